@@ -13,9 +13,12 @@
 mod machine;
 #[path = "../tests/support/python.rs"]
 mod python;
+#[path = "../tests/support/repository.rs"]
+mod repository;
 
 use fxgraph::flowgraph::load_text;
 use fxgraph::runtime::{Options, start};
+use fxgraph_blocks::io::spead::family::Family;
 use fxgraph_blocks::io::spead::item;
 use fxgraph_blocks::io::spead::packet::{Head, Pointer};
 use fxgraph_blocks::io::spead::send::{MAX_PACKETS, Outgoing, Sender};
@@ -319,7 +322,7 @@ fn receive(flowgraph: &str) {
 
 fn spead2(python: &std::path::Path, case: &Case, port: u16, buffer: usize) -> Command {
     let mut command = Command::new(python);
-    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/spead2_receiver.py"));
+    command.arg(repository::root().join("benches/spead2_receiver.py"));
     command.arg(port.to_string());
     for (name, value) in [
         ("--senders", case.senders as usize),
@@ -442,7 +445,7 @@ struct Stream {
 
 impl Stream {
     fn new(case: Case, to: SocketAddrV4) -> Self {
-        let mut sender = Sender::open(None, 1).unwrap();
+        let mut sender = Sender::open(Family::V4, None, 1).unwrap();
         if !case.coalesced {
             sender.send_singly();
         }
@@ -459,7 +462,8 @@ impl Stream {
             while begin.elapsed().as_secs_f64() < due {
                 std::hint::spin_loop();
             }
-            let packet = |i| Outgoing { to: *to, head: case.head(*next + i as u64), payload };
+            let packet =
+                |i| Outgoing { to: (*to).into(), head: case.head(*next + i as u64), payload };
             let batch: [_; MAX_PACKETS] = std::array::from_fn(packet);
             let sent = sender.send(&batch).unwrap().packets as u64;
             *next += sent;

@@ -25,7 +25,8 @@ fn main() -> io::Result<()> {
                 }
                 let type_name = type_name(&kind);
                 let path = format!("{family}::{kind}::{type_name}");
-                entries.push_str(&format!("    KindEntry::of::<{path}>(),\n"));
+                entries
+                    .push_str(&format!("    KindEntry::of::<{path}>().in_family({family:?}),\n"));
             }
         }
     }

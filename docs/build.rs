@@ -1,34 +1,22 @@
-//! Builds the manual with mdBook and lists its files.
+//! Lists the files in `src`, which the library embeds.
 
-use mdbook_driver::MDBook;
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed=book.toml");
+fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=src");
-    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
-    let out = PathBuf::from(env::var("OUT_DIR")?);
-    let html = out.join("book");
-    let mut book = MDBook::load(root)?;
-    book.config.build.build_dir.clone_from(&html);
-    book.build()?;
-
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?).join("src");
+    let out = PathBuf::from(env::var("OUT_DIR").map_err(io::Error::other)?);
     let mut files = Vec::new();
-    collect(&html, &mut files)?;
-    let mut entries = Vec::new();
-    for path in files {
-        entries.push((path.strip_prefix(&html)?.display().to_string(), path.display().to_string()));
-    }
-    // `index` searches by name.
-    entries.sort();
-    let entry = |(name, path): &(String, String)| {
+    collect(&root, &mut files)?;
+    files.sort();
+    let entry = |path: &PathBuf| {
+        let name = path.strip_prefix(&root).unwrap_or(path).to_string_lossy();
+        let path = path.to_string_lossy();
         format!("({name:?}, include_bytes!({path:?}).as_slice()),\n")
     };
-    let list: String = entries.iter().map(entry).collect();
-    fs::write(out.join("files.rs"), format!("&[\n{list}]\n"))?;
-    Ok(())
+    let list: String = files.iter().map(entry).collect();
+    fs::write(out.join("files.rs"), format!("&[\n{list}]\n"))
 }
 
 /// Adds all files below `directory` to `files`.

@@ -14,7 +14,7 @@
 //! - [`block`], [`Map`], [`error`]: traits of running blocks, and their errors
 //! - [`kind`]: kinds with parameters, ports, implementations and resources; the registry
 //! - [`tree`]: values of flowgraph files with their places
-//! - [`retune`]: live updates
+//! - [`changes`]: live updates
 //! - [`counter`], [`summary`], [`event`]: counters and gauges, final reports, events
 //! - [`real_time`]: Unix time of the timestamps of a source
 //! - [`device`], [`gpu`]: names of devices; declarations of GPU programs
@@ -32,9 +32,9 @@
 //! running flowgraph.
 
 pub use fxgraph_core::{
-    access, block, counter, device, device_jobs, diagnostic, difference, dtype, edge, elements,
-    error, event, examples, files, flowgraph_texts, frame, gpu, kind, live_updates, npy, overload,
-    patience, port, real_time, recorders, retune, summary, threads, time, time_base, timelines,
+    access, block, changes, counter, device, device_jobs, diagnostic, difference, dtype, edge,
+    elements, error, event, examples, files, flowgraph_texts, frame, gpu, kind, live_updates, npy,
+    overload, patience, port, real_time, recorders, summary, threads, time, time_base, timelines,
     tree,
 };
 pub use fxgraph_cuda as cuda;

@@ -4,6 +4,10 @@
 
 #[path = "support/cargo.rs"]
 mod cargo;
+#[path = "support/repository.rs"]
+mod repository;
+
+use repository::root;
 
 use std::fs;
 use std::path::Path;
@@ -42,13 +46,13 @@ fn mirror(from: &Path, to: &Path) {
 #[test]
 #[ignore = "compiles for minutes: .ci/full runs it"]
 fn steps_of_the_page_work_literally() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let root = root();
     let target = cargo::target();
     let directory = target.join("block_in_ten_minutes");
     // Two runs of this test may share the directory.
     let lock = fs::File::create(target.join("block_in_ten_minutes.lock")).unwrap();
     lock.lock().unwrap();
-    mirror(root, &directory);
+    mirror(&root, &directory);
     cargo::configure(&directory);
 
     let page = fs::read_to_string(root.join("blocks/README.md")).unwrap();

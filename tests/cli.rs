@@ -2,6 +2,7 @@
 
 mod implausible;
 
+use crate::support::repository::root;
 use crate::support::{http, needs, programs, python};
 use http::Program;
 use std::io::{Read, Write};
@@ -777,7 +778,7 @@ fn schema_accepts_every_flowgraph_and_rejects_unknown_keys() {
     }
     let directory = tempfile::tempdir().unwrap();
     let mut values: Vec<(String, serde_json::Value)> = Vec::new();
-    let flowgraphs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs");
+    let flowgraphs = root().join("flowgraphs");
     for entry in std::fs::read_dir(flowgraphs).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "yaml") {

@@ -1,5 +1,6 @@
 //! Files that `fxgraph deploy` writes.
 
+use crate::support::repository::root;
 use crate::support::{needs, programs, python};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -414,4 +415,25 @@ fn plan_expects_the_measured_load_and_rejects_hosts_that_are_too_small() {
     // It has no end.
     let said = rejected("/dev/zero");
     assert!(said.contains("/dev/zero: it must have at most"), "{said}");
+}
+
+#[test]
+fn image_is_built_from_directories_of_the_repository() {
+    let text = fs::read_to_string(root().join("packaging/Containerfile")).unwrap();
+    let copied: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("COPY "))
+        .filter(|sources| !sources.starts_with("--from"))
+        .flat_map(|line| line.split(' ').take(line.split(' ').count() - 1))
+        .collect();
+    let missing: Vec<&&str> = copied.iter().filter(|path| !root().join(path).exists()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    // The members of the workspace, and what the program includes.
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let members = manifest.split("members = [").nth(1).unwrap().split(']').next().unwrap();
+    let members = members.split('"').skip(1).step_by(2).filter(|path| *path != ".");
+    for needed in members.chain(["flowgraphs", "python", "packaging", "tests", "benches"]) {
+        let top = needed.split('/').next().unwrap();
+        assert!(copied.contains(&top), "{needed} is not copied");
+    }
 }

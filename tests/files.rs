@@ -1,13 +1,10 @@
 //! Files written by the program, read with NumPy.
 
+use crate::support::repository::root;
 use crate::support::{needs, python};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
-
-fn root() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
-}
 
 fn fxgraph(arguments: &[&str], directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));

@@ -3,6 +3,7 @@
 mod updates;
 
 use crate::support::needs;
+use crate::support::repository::root;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -98,7 +99,7 @@ fn get(address: &str, path: &str) -> Value {
 
 /// The commands of the README about several hosts.
 fn commands_of_the_readme() -> Vec<String> {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = root().join("README.md");
     let readme = fs::read_to_string(readme).unwrap();
     let (_, rest) = readme.split_once("<!-- several-hosts -->\n```sh\n").unwrap();
     let (commands, _) = rest.split_once("```").unwrap();

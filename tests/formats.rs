@@ -1,6 +1,7 @@
 //! Files of other programs: what this program writes is read by independent readers, and what independent
 //! writers write is read by this program. Recorded streams are computed again by NumPy.
 
+mod arrays;
 mod dada;
 mod filterbank;
 mod gnss_sdr;
@@ -16,6 +17,7 @@ mod vdif;
 mod vlbi;
 mod zones;
 
+use crate::support::repository::root;
 use crate::support::{needs, python};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -48,7 +50,7 @@ fn script_in(
     arguments: &[&str],
 ) -> String {
     let interpreter = python::environment(name, requirements);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/formats").join(script);
+    let path = root().join("tests/formats").join(script);
     let mut command = Command::new(interpreter.unwrap());
     command.arg(path).args(arguments).current_dir(directory);
     command.env("PYTHONDONTWRITEBYTECODE", "1").env("MPLBACKEND", "agg");
@@ -62,5 +64,5 @@ fn script_in(
 /// Returns a flowgraph of the examples.
 #[allow(dead_code, reason = "not every format has one")]
 fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs").join(name)
+    root().join("flowgraphs").join(name)
 }

@@ -1,7 +1,7 @@
 //! The FRB beamformer at the telescope's size, against NumPy in double precision.
 
+use crate::support::repository::root;
 use crate::support::{needs, python};
-use std::path::Path;
 use std::process::Command;
 
 const FLOWGRAPH: &str = "
@@ -47,7 +47,7 @@ fn frb_intensities_agree_with_numpy() {
     std::fs::write(directory.path().join("frb.yaml"), FLOWGRAPH).unwrap();
     let mut run = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
     succeeds(run.args(["run", "--quiet", "frb.yaml"]).current_dir(directory.path()));
-    let peer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/peers/frb.py");
+    let peer = root().join("tests/peers/frb.py");
     let mut compare = Command::new(python::python());
     compare.arg(peer).args(["feeds.npy", "beams.npy"]).current_dir(directory.path());
     assert_eq!(succeeds(&mut compare).lines().count(), 2);

@@ -1,14 +1,11 @@
 //! The flowgraphs of the repository, as users run them.
 
+use crate::support::repository::root;
 use crate::support::{needs, python, stops};
 use std::fs;
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
-}
 
 fn flowgraphs() -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join("flowgraphs")).unwrap();

@@ -1,42 +1,32 @@
-//! The manual: its generated pages are those of this program, its commands and flowgraphs work, its links lead
-//! somewhere.
+//! The manual as the program writes it: its commands and flowgraphs work, its links lead somewhere.
 
 mod fences;
-mod generated;
 
-use crate::support::{http, needs, python};
-use std::collections::BTreeSet;
+use crate::support::repository::root;
+use crate::support::{needs, python};
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
-}
-
-fn fxgraph() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
-    // Help texts wrap at the width of a pipe.
-    command.args(["--color", "never"]).env_remove("COLUMNS");
-    command
-}
-
-#[test]
-fn reference_is_that_of_this_program() {
-    let mut stale = Vec::new();
-    for (path, text) in generated::pages() {
-        let file = root().join("docs/src").join(&path);
-        if fs::read_to_string(&file).ok().as_ref() == Some(&text) {
-            continue;
-        }
-        if std::env::var_os("UPDATE_MANUAL").is_some() {
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, text).unwrap();
-        } else {
-            stale.push(path);
+/// Writes the manual into `directory`, and returns path and content of its pages and pictures.
+fn write(directory: &Path, arguments: &[&str]) -> BTreeMap<String, Vec<u8>> {
+    let mut write = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    assert!(write.arg("manual").arg(directory).args(arguments).status().unwrap().success());
+    let mut files = BTreeMap::new();
+    let mut directories = vec![directory.to_owned()];
+    while let Some(inner) = directories.pop() {
+        for entry in fs::read_dir(inner).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                let name = path.strip_prefix(directory).unwrap().display().to_string();
+                files.insert(name, fs::read(path).unwrap());
+            }
         }
     }
-    assert!(stale.is_empty(), "write them with UPDATE_MANUAL=1: {stale:?}");
+    files
 }
 
 #[test]
@@ -56,29 +46,23 @@ fn commands_and_flowgraphs_of_the_manual_run() {
 
 #[test]
 fn links_of_the_manual_resolve() {
-    let pages: BTreeSet<&str> = fxgraph_manual::FILES.iter().map(|(path, _)| *path).collect();
+    let directory = tempfile::tempdir().unwrap();
+    let files = write(directory.path(), &[]);
+    let page = |path: &str| std::str::from_utf8(&files[path]).unwrap();
     let mut broken = Vec::new();
     let mut links = 0;
-    for page in pages.iter().filter(|path| is_page(path)) {
-        let html = std::str::from_utf8(fxgraph_manual::file(page).unwrap()).unwrap();
-        for target in attributes(html, "href").chain(attributes(html, "src")) {
-            if target.contains("://")
-                || target.starts_with("mailto:")
-                || target.starts_with("data:")
-            {
+    for path in files.keys().filter(|path| is_page(path)) {
+        for target in attributes(page(path), "href").chain(attributes(page(path), "src")) {
+            if target.contains("://") || target.starts_with("mailto:") {
                 continue;
             }
             links += 1;
-            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let found = if path.is_empty() { (*page).to_owned() } else { joined(page, path) };
-            let there = pages.contains(found.as_str());
-            let has_anchor = anchor.is_empty() || {
-                let html = fxgraph_manual::file(&found).unwrap_or_default();
-                let html = std::str::from_utf8(html).unwrap_or_default();
-                attributes(html, "id").any(|id| id == anchor)
-            };
-            if !there || !has_anchor {
-                broken.push(format!("{page}: {target}"));
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let found = if file.is_empty() { path.clone() } else { joined(path, file) };
+            let has_anchor =
+                || anchor.is_empty() || attributes(page(&found), "id").any(|id| id == anchor);
+            if !files.contains_key(&found) || !has_anchor() {
+                broken.push(format!("{path}: {target}"));
             }
         }
     }
@@ -86,8 +70,20 @@ fn links_of_the_manual_resolve() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+#[test]
+fn manual_as_markdown_has_written_and_generated_pages() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = write(directory.path(), &["--markdown"]);
+    let page = |path: &str| std::str::from_utf8(&files[path]).unwrap();
+    assert!(page("reference/kinds/fft.md").starts_with("# fft\n"));
+    assert!(page("SUMMARY.md").contains("  - [fft](reference/kinds/fft.md)\n"));
+    assert!(page("tutorials/first_light.md").starts_with("# First light\n"));
+    assert!(files["images/overview.png"].starts_with(b"\x89PNG"));
+    assert!(!files.keys().any(|path| is_page(path)));
+}
+
 fn is_page(path: &str) -> bool {
-    Path::new(path).extension() == Some("html".as_ref()) && path != "404.html"
+    Path::new(path).extension() == Some("html".as_ref())
 }
 
 /// Values of the attribute `name` in `html`.

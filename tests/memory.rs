@@ -1,7 +1,7 @@
 //! Memory of a process with many swaps: it stays within the plan.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "../cli/heap.rs"]
+#[path = "../src/cli/heap.rs"]
 mod heap;
 
 use fxgraph::flowgraph::load_text;

@@ -9,7 +9,10 @@ mod cargo;
 mod needs;
 #[path = "support/python.rs"]
 mod python;
+#[path = "support/repository.rs"]
+mod repository;
 
+use repository::root;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -41,10 +44,6 @@ fn said(command: &mut Command) -> String {
     let said = text(&output.stdout) + &text(&output.stderr);
     assert!(output.status.success(), "{command:?}\n{said}");
     said
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 /// `cargo` in the crate at `home`.

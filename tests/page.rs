@@ -1,5 +1,6 @@
 //! The web page of a running flowgraph, in Debian's Chromium driven by Playwright.
 
+use crate::support::repository::root;
 use crate::support::{http, needs, python};
 use http::Program;
 use std::path::Path;
@@ -41,7 +42,7 @@ blocks:
 /// Runs the script `part` of `tests/page/` against `program`; shows its output if it fails.
 fn browse(program: &Program, part: &str, directory: &Path) {
     let python = python::environment("tests-playwright", "tests/playwright.txt").unwrap();
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/page");
+    let scripts = root().join("tests/page");
     let output = Command::new(python)
         .arg(scripts.join(format!("{part}.py")))
         .arg(format!("http://{}", program.address))

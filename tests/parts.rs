@@ -1,5 +1,6 @@
 //! Flowgraphs with hosts, run as one process and as a process for each host.
 
+use crate::support::repository::root;
 use crate::support::{dumps, http, stops};
 use dumps::dumps;
 use std::fs;
@@ -9,10 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 fn flowgraph() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../flowgraphs/19_hosts.yaml")
-        .canonicalize()
-        .unwrap()
+    root().join("flowgraphs/19_hosts.yaml").canonicalize().unwrap()
 }
 
 fn fxgraph() -> Command {

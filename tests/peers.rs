@@ -1,9 +1,9 @@
 //! Complete engines against real peers: spead2 sends to and receives from the program, and NumPy
 //! computes the expected output.
 
+use crate::support::repository::root;
 use crate::support::{needs, python};
 use std::net::UdpSocket;
-use std::path::Path;
 use std::process::Command;
 
 fn free_ports<const N: usize>() -> [u16; N] {
@@ -14,7 +14,7 @@ fn free_ports<const N: usize>() -> [u16; N] {
 
 /// Runs `peer` with its arguments, connected to the flowgraph with these settings.
 fn run(peer: &str, arguments: &[String], flowgraph: &str, settings: &[(&str, String)]) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = root();
     let mut command = Command::new(python::python());
     command.arg(root.join("tests/peers").join(peer)).args(arguments);
     command.args(["--command", env!("CARGO_BIN_EXE_fxgraph"), "run", "--quiet"]);

@@ -1,12 +1,13 @@
 //! The Python package: its tests, with this program. `.ci/wheel` runs its notebook.
 
+use crate::support::repository::root;
 use crate::support::{needs, python};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Directory of the package.
 fn package() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../python").canonicalize().unwrap()
+    root().join("python").canonicalize().unwrap()
 }
 
 /// Runs pytest with `arguments` in the directory of the package.

@@ -7,12 +7,15 @@ mod http;
 mod needs;
 #[path = "support/python.rs"]
 mod python;
+#[path = "support/repository.rs"]
+mod repository;
 
 use fxgraph::control::Way;
 use fxgraph::flowgraph::{Plan, Probe, load_in};
 use fxgraph::runtime::{EventKind, Options, Prepared, Report};
 use fxgraph::{Block, BlockError, Control, Io, Next, Registry};
 use http::{Program, request};
+use repository::root;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
@@ -223,7 +226,7 @@ fn live_value_holds_from_the_first_frame_at_its_timestamp() {
         wait_for_frames(control, 5);
         // Within a frame, some seconds ahead.
         at = (frames(control) + 2000) * LEN + LEN / 2;
-        let done = control.retune("{block: {values: {gain: 3}}}", Some(at), LIMIT).unwrap();
+        let done = control.live_update("{block: {values: {gain: 3}}}", Some(at), LIMIT).unwrap();
         assert_eq!(done.effective_timestamp, at);
         for (request, expected) in [
             ("{block: {values: {gain: 300}}}", "`gain` must be between 0 and 100, got 300"),
@@ -234,7 +237,7 @@ fn live_value_holds_from_the_first_frame_at_its_timestamp() {
             ("{block: {values: {name: x}}}", "`name` of `B` cannot change while the block runs"),
             ("{block: {class: C}}", "`class` of `python` cannot change while the block runs"),
         ] {
-            let rejected = control.retune(request, None, LIMIT).unwrap_err().to_string();
+            let rejected = control.live_update(request, None, LIMIT).unwrap_err().to_string();
             assert!(rejected.contains(expected), "{rejected}");
         }
         while frames(control) * LEN < at + 5 * LEN {
@@ -260,7 +263,8 @@ fn swap_of_an_edited_file_drops_no_frame() {
         assert_eq!(control.change("block", "{}").ok().unwrap().way, Way::Nothing);
         let file = directory.path().join("block.py");
         std::fs::write(&file, gain("").replace("live] = 2.0", "live] = 5.0")).unwrap();
-        let rejected = control.retune("{block: {values: {gain: 3}}}", None, LIMIT).unwrap_err();
+        let rejected =
+            control.live_update("{block: {values: {gain: 3}}}", None, LIMIT).unwrap_err();
         assert!(
             rejected.to_string().contains("was edited after the start of the block"),
             "{rejected}"
@@ -538,7 +542,7 @@ fn example_flags_the_channel_of_a_carrier() {
         return;
     }
     let _one = alone();
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/python");
+    let directory = root().join("examples/python");
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
     let python = python::python();
     command.env("VIRTUAL_ENV", python.parent().unwrap().parent().unwrap());

@@ -1,16 +1,13 @@
 //! Recordings of running streams, and their playback.
 
+use crate::support::repository::root;
 use crate::support::{http, needs, python};
 use http::{Program, Response, request};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
-}
 
 /// Runs the program and returns its standard output.
 fn fxgraph(arguments: &[&str], directory: &Path) -> String {

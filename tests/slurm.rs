@@ -1,5 +1,6 @@
 //! An array under a real Slurm, on virtual hosts of this machine: network namespaces with a bridge between them.
 
+use crate::support::repository::root;
 use crate::support::{dumps, heaps, needs};
 use dumps::dumps;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +52,7 @@ struct Cluster {
 impl Cluster {
     /// `hosts` are `NAME:FEATURE`.
     fn start(directory: &Path, hosts: &[&str]) -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/slurm/cluster.sh");
+        let script = root().join("tests/slurm/cluster.sh");
         fs::create_dir(directory).unwrap();
         let name = format!("fx{}", std::process::id());
         let log = fs::File::create(directory.join("cluster.log")).unwrap();
@@ -432,7 +433,7 @@ struct Site {
 impl Site {
     fn start(directory: &Path) -> Self {
         // The example without spares, and with noise that does not depend on the length of the run.
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs");
+        let root = root().join("flowgraphs");
         let mut array = fs::read_to_string(root.join("20_array.yaml")).unwrap();
         let mut replace = |from: &str, to: &str| {
             assert!(array.contains(from), "{from}");

@@ -6,6 +6,8 @@
 mod needs;
 #[path = "support/python.rs"]
 mod python;
+#[path = "support/repository.rs"]
+mod repository;
 
 use fxgraph::edge::Harness;
 use fxgraph::{
@@ -13,6 +15,7 @@ use fxgraph::{
 };
 use fxgraph_blocks::io::spead_sink::SpeadSink;
 use fxgraph_blocks::io::spead_source::SpeadSource;
+use repository::root;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -23,7 +26,7 @@ const SAMPLES: u64 = 4096;
 
 fn peer() -> Command {
     let mut command = Command::new(python::python());
-    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/spead2_peer.py"));
+    command.arg(root().join("tests/spead2_peer.py"));
     command
 }
 

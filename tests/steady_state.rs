@@ -9,11 +9,13 @@
 mod needs;
 #[path = "support/python.rs"]
 mod python;
+#[path = "support/repository.rs"]
+mod repository;
 
+use fxgraph::changes::Change;
 use fxgraph::examples::Example;
 use fxgraph::flowgraph::{Plan, load_text};
 use fxgraph::kind::PortPool;
-use fxgraph::retune::Change;
 use fxgraph::runtime::{self, Assembly, Running, Thread};
 use fxgraph::{AsyncBlock, Block, BlockError, DeviceName, Io, Next, cuda};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -100,8 +102,8 @@ impl Block for Watched {
         next
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
-        self.block.retune(change)
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
+        self.block.update(change)
     }
 
     fn finish(&mut self) -> Result<(), BlockError> {

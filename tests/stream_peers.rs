@@ -1,6 +1,7 @@
 //! Described streams with spead2: it decodes the frames of a real process by their descriptors, and its heaps are
 //! received exactly.
 
+use crate::support::repository::root;
 use crate::support::{needs, python};
 use fxgraph::edge::Harness;
 use fxgraph::{Env, KindSpec, Next, Ports};
@@ -16,7 +17,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 
 fn peer() -> Command {
     let mut command = Command::new(python::python());
-    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/spead2_peer.py"));
+    command.arg(root().join("tests/spead2_peer.py"));
     command
 }
 

@@ -1,6 +1,7 @@
 //! The supervisor of an array under Slurm, while one command of Slurm after the other fails once.
 
 use crate::support::programs;
+use crate::support::repository::root;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -28,12 +29,11 @@ struct Site {
 impl Site {
     fn new(fails: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         for name in ["slurm/calls", "slurm/jobs", "slurm/steps", "bin"] {
             fs::create_dir_all(directory.path().join(name)).unwrap();
         }
         for command in COMMANDS.iter().chain(&["sleep"]) {
-            let fake = root.join("../tests/slurm/fake.sh").canonicalize().unwrap();
+            let fake = root().join("tests/slurm/fake.sh");
             symlink(fake, directory.path().join("bin").join(command)).unwrap();
         }
         let site = Self { directory, fails: fails.to_owned() };
@@ -45,7 +45,7 @@ impl Site {
     fn deploy(&self, directory: &str, parts: &str) {
         let script = self.path(directory).join("array.sh");
         fs::create_dir_all(self.path(directory).join("parts")).unwrap();
-        let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/array.sh");
+        let text = root().join("src/cli/deploy/array.sh");
         programs::write(&script, &fs::read_to_string(text).unwrap());
         fs::write(self.path(directory).join("parts.sh"), parts).unwrap();
         fs::write(self.path(directory).join("token"), "0123456789abcdef\n").unwrap();

@@ -1,4 +1,5 @@
 //! Swaps of blocks in a running signal chain: the visibilities are bit-identical to those without swaps.
+use crate::support::repository::root;
 use fxgraph::control::Way;
 use fxgraph::flowgraph::{Plan, Probe, Setting, load};
 use fxgraph::runtime::{Options, Prepared};
@@ -35,7 +36,7 @@ const DUMPS: usize = 120;
 /// Runs the first flowgraph of the ladder, with `change` applied during the run. Returns the output of the
 /// correlator.
 fn run(directory: &Path, change: impl FnOnce(&Control)) -> Vec<Row> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = root();
     let set = [
         Setting::typed("channels", "64"),
         Setting::typed("dumps", DUMPS.to_string()),

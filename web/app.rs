@@ -1,17 +1,17 @@
 //! State shared by all handlers.
 
-use crate::handlers::prepared::PreparedUpdates;
+use crate::event_counts::EventCounts;
 use crate::history::History;
 use crate::live::Live;
+use crate::prepared::PreparedUpdates;
 use crate::problem::Problem;
 use crate::shares::{Share, Shares};
 use crate::taps::Taps;
 use axum::http::StatusCode;
 use fxgraph::Control;
 use fxgraph::runtime::EventKind;
-use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -126,21 +126,5 @@ impl App {
         let turn = timeout(TURN, Arc::clone(&self.turns).acquire_owned()).await;
         let turn = turn.ok().and_then(Result::ok).ok_or_else(late)?;
         Ok(Turn { _share: share, _turn: turn })
-    }
-}
-
-/// Number of events by kind, including those no longer stored in the run's log.
-#[derive(Default)]
-pub(crate) struct EventCounts(Mutex<(u64, BTreeMap<&'static str, u64>)>);
-
-impl EventCounts {
-    /// Returns the counts, after adding the events since the last call.
-    pub fn counts(&self, control: &Control) -> BTreeMap<&'static str, u64> {
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for event in control.events_since(counted.0) {
-            counted.0 = event.sequence;
-            *counted.1.entry(event.kind.name()).or_default() += 1;
-        }
-        counted.1.clone()
     }
 }

@@ -14,7 +14,7 @@ const MEASURABLE: f64 = 0.2;
 /// Labels that identify a process in Prometheus; `part` if a fleet answers for it.
 const PROCESS: &str = "job, instance, part";
 /// Paragraph of the manual about the alerts, on the server of each process.
-const ABOUT: &str = "how_to/monitoring.html#3-alerts";
+pub(crate) const ABOUT: &str = "how_to/monitoring.html#3-alerts";
 
 /// An alert.
 struct Alert {

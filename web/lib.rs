@@ -11,7 +11,7 @@
 //! - `parser_errors`: errors of the HTTP parser as problem documents
 //! - `handlers`: handlers under `/api/v1`, and the OpenAPI description
 //! - `live`: rates over the last second; `history`: values of gauges over minutes and hours
-//! - `taps`: frames for clients
+//! - `taps`: frames for clients; `prepared`: live updates in two steps
 //! - `views`: reduction of a frame to a few thousand numbers
 //! - [`fleet`]: the parts of a deployment as one flowgraph
 //! - `verdict`: bottleneck and headroom of the flowgraph
@@ -30,6 +30,7 @@ mod connections;
 pub mod dashboard;
 #[cfg(feature = "manual")]
 mod docs;
+mod event_counts;
 mod exposition;
 pub mod fleet;
 pub mod guard;
@@ -39,6 +40,7 @@ mod live;
 mod metrics;
 mod pages;
 mod parser_errors;
+mod prepared;
 mod problem;
 pub mod server;
 mod shares;
@@ -52,6 +54,7 @@ pub use app::Permission;
 pub use bodies::BODY_BYTES;
 pub use guard::{Token, TokenError};
 pub use handlers::flowgraph::starting;
+pub use handlers::openapi;
 pub use handlers::shadows::info as shadow_info;
 pub use handlers::update::info as update_info;
 pub use metrics::{Family, metric_families};

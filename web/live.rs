@@ -1,7 +1,7 @@
 //! Rates over the last second, computed by the server once a second, so that all clients see the same
 //! rates.
 
-use crate::app::EventCounts;
+use crate::event_counts::EventCounts;
 use crate::history::History;
 use fxgraph::Control;
 use fxgraph::runtime::BlockStats;

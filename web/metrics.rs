@@ -4,7 +4,7 @@
 
 use crate::app::App;
 use crate::exposition::{Head, Labels, Page};
-use crate::verdict;
+use crate::verdict::{self, expected_rate_hertz};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
@@ -75,7 +75,7 @@ families! {
     INFO "fxgraph_flowgraph_info" &["version", "config_id", "config_hash"],
         "Always 1; the labels identify the program and the configuration with which the run began. Changes are counted in fxgraph_flowgraph_changes_total.";
     CHANGES "fxgraph_flowgraph_changes_total" &[],
-        "Number of changes of the configuration: live updates, swaps, and other flowgraphs. See the events `retuned`, `swapped` and `updated`.";
+        "Number of changes of the configuration: live updates, swaps, and other flowgraphs. See the events `live_update`, `swapped` and `updated`.";
     STATE "fxgraph_flowgraph_state" &["state"],
         "1 for the current state of the flowgraph. failed: a fault of a block ended it, see its event.";
     ELAPSED "fxgraph_flowgraph_elapsed_seconds" &[],
@@ -420,14 +420,6 @@ fn gauges(page: &mut Page, rows: &[Row]) {
         let rows = rows.iter().map(|(labels, value)| (labels, *value));
         page.gauge(Head { name: &name, help, labels: &[] }, rows);
     }
-}
-
-/// Input frames per second of `block`, all inputs together, that keep up with the telescope; for a
-/// source, output frames.
-pub(crate) fn expected_rate_hertz(block: &PlannedBlock) -> f64 {
-    let ports =
-        if block.ports.inputs.is_empty() { &block.ports.outputs } else { &block.ports.inputs };
-    ports.iter().map(|port| port.clock.frames_per_second()).sum()
 }
 
 /// Resident memory of this process in bytes, if the system reports it.

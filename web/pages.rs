@@ -4,8 +4,9 @@ use axum::Router;
 use axum::http::{HeaderName, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use std::collections::BTreeMap;
 
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
+pub(crate) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
 
 /// URL path and text of files, given by their paths in `web/ui`.
 macro_rules! files {
@@ -83,13 +84,13 @@ const VENDORED: [(&str, &str); 3] = files![
 
 /// The manual and Swagger UI.
 #[cfg(feature = "manual")]
-fn docs() -> Router {
-    crate::docs::router()
+fn docs(manual: fn() -> BTreeMap<String, String>) -> Router {
+    crate::docs::router(manual)
 }
 
 /// Error that names the feature of the manual and Swagger UI.
 #[cfg(not(feature = "manual"))]
-fn docs() -> Router {
+fn docs(_: fn() -> BTreeMap<String, String>) -> Router {
     use crate::problem::Problem;
     use axum::http::StatusCode;
     let absent = async || {
@@ -102,8 +103,8 @@ fn docs() -> Router {
         .route("/docs/", get(absent))
 }
 
-pub(crate) fn router() -> Router {
-    FILES.into_iter().chain(VENDORED).fold(docs(), |router, (path, text)| {
+pub(crate) fn router(manual: fn() -> BTreeMap<String, String>) -> Router {
+    FILES.into_iter().chain(VENDORED).fold(docs(manual), |router, (path, text)| {
         let path = if path == "/index.html" { "/" } else { path };
         let headers = headers(path);
         router.route(path, get(move || async move { (headers, text).into_response() }))
@@ -154,7 +155,7 @@ mod tests {
 
     #[test]
     fn vendored_libraries_have_an_allowed_licence() {
-        let allowed = include_str!("../deny.toml");
+        let allowed = include_str!("../.deny.toml");
         let licences = VENDORED.iter().filter(|(path, _)| path.ends_with("/LICENSE"));
         for (path, text) in licences.clone() {
             assert!(text.starts_with("The MIT License (MIT)"), "{path}");

@@ -26,6 +26,7 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -85,6 +86,8 @@ pub struct Options {
     pub code: Option<PathBuf>,
     /// Largest body of a request, in bytes.
     pub body_bytes: usize,
+    /// Path and Markdown of the pages that the program adds to the manual; called when a client first asks for a page.
+    pub manual: fn() -> BTreeMap<String, String>,
 }
 
 /// Error while starting the server.
@@ -139,6 +142,7 @@ pub struct Server {
     permission: Permission,
     files: ClientFiles,
     body_bytes: usize,
+    manual: fn() -> BTreeMap<String, String>,
 }
 
 /// Opens the listening socket.
@@ -189,8 +193,8 @@ impl Server {
         let rejected = |said| BindError::Address { address: options.listen, said };
         let listener = runtime.block_on(async { listen(options.listen) }).map_err(rejected)?;
         let address = listener.local_addr().map_err(rejected)?;
-        let Options { tls, permission, body_bytes, .. } = options;
-        Ok(Self { runtime, listener, address, guard, tls, permission, files, body_bytes })
+        let Options { tls, permission, body_bytes, manual, .. } = options;
+        Ok(Self { runtime, listener, address, guard, tls, permission, files, body_bytes, manual })
     }
 
     /// URL of the server: `http://127.0.0.1:8080`.
@@ -202,10 +206,12 @@ impl Server {
 
     /// Serves `control` until the result is dropped. From now on, changes may name only files that clients may use.
     pub fn serve(self, control: Control) -> io::Result<Serving> {
-        let Self { runtime, listener, guard, tls, permission, files, body_bytes, .. } = self;
+        let Self { runtime, listener, guard, tls, permission, files, body_bytes, manual, .. } =
+            self;
         control.limit_files(files)?;
         let app = App::new(control, permission, body_bytes);
-        let router = router(handlers::router(app.clone()), handlers::of_flowgraph(), guard);
+        let api = handlers::router(app.clone());
+        let router = router(api, handlers::of_flowgraph(), manual, guard);
         runtime.spawn(async move { app.live.watch(&app.control, &app.events, &app.history).await });
         Ok(begin(runtime, listener, tls.as_ref(), router))
     }
@@ -213,9 +219,9 @@ impl Server {
     /// Serves the parts that `find` returns as one flowgraph called `name`, until the result is dropped.
     #[must_use]
     pub fn serve_fleet(self, name: String, find: Find) -> Serving {
-        let Self { runtime, listener, guard, tls, permission, .. } = self;
+        let Self { runtime, listener, guard, tls, permission, manual, .. } = self;
         let fleet = Fleet::new(name, find, permission);
-        let router = router(fleet::router(fleet.clone()), fleet::description(), guard);
+        let router = router(fleet::router(fleet.clone()), fleet::description(), manual, guard);
         // The first client gets the answers of the parts, not those of a fleet that has not asked them yet.
         runtime.block_on(fleet.look());
         runtime.spawn(async move { fleet.watch().await });
@@ -270,7 +276,12 @@ fn origin(text: String) -> Result<HeaderValue, BindError> {
 }
 
 /// Router of everything served, with the paths that need the token in `api` and their `description`, behind the guard.
-fn router(api: Router, description: OpenApi, guard: Guard) -> Router {
+fn router(
+    api: Router,
+    description: OpenApi,
+    manual: fn() -> BTreeMap<String, String>,
+    guard: Guard,
+) -> Router {
     let cors = CorsLayer::new()
         .allow_origin(guard.origins.clone())
         .allow_methods([Method::GET, Method::PUT, Method::POST, Method::PATCH, Method::DELETE])
@@ -293,7 +304,7 @@ fn router(api: Router, description: OpenApi, guard: Guard) -> Router {
     api.layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(&guard), guard::ask_token))
         .merge(handlers::description_router(description))
-        .merge(pages::router())
+        .merge(pages::router(manual))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_TIMEOUT))
         .layer(cors)
         .layer(from_fn_with_state(guard, guard::admit))

@@ -7,15 +7,14 @@
 //! Each client has its own tap, whose queue keeps only the newest frame: a slow client misses frames. Waiting for
 //! frames blocks no thread. A tap ends when its client disconnects.
 
-use crate::app::App;
 use crate::problem::Problem;
 use crate::shares::{Share, Shares};
 use axum::http::StatusCode;
 use axum::response::sse::Event;
 use futures_util::stream::{self, Stream};
-use fxgraph::PortType;
 use fxgraph::control::{Tap, TapError, TapFrame, TapOptions, Tapped};
 use fxgraph::runtime::Unanswered;
+use fxgraph::{Control, PortType};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -118,6 +117,25 @@ impl Taps {
         }
     }
 
+    /// Opens a tap of `client` at `output` (`block.port`) with frames of `bytes` bytes. It takes at most one frame in
+    /// `every`, and waits at least `pause` between two frames.
+    pub async fn open(
+        &self,
+        control: &Control,
+        (client, look): (IpAddr, Look),
+        output: String,
+        bytes: usize,
+        every: u64,
+        pause: Duration,
+    ) -> Result<Watch, Problem> {
+        let room = self.room(client, look, bytes).await?;
+        let (control, workers) = (control.clone(), Arc::clone(&self.workers));
+        let most_per_second = (!pause.is_zero()).then(|| 1.0 / pause.as_secs_f64());
+        let options = TapOptions { every, most_per_second, queue: 1 };
+        let open = move || Ok(Watch { tap: control.tap(&output, options, LIMIT)?, room, workers });
+        spawn_blocking(open).await.map_err(over)?
+    }
+
     fn share(&self, client: IpAddr, kib: usize) -> Option<Room> {
         let shares = vec![self.followers.take(client, 1)?, self.followers_kib.take(client, kib)?];
         Some(Room { _shares: shares, _permits: Vec::new(), _client: None })
@@ -166,24 +184,6 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Opens a tap of `client` at `output` (`block.port`) with frames of `bytes` bytes. It takes at most one frame in
-    /// `every`, and waits at least `pause` between two frames.
-    pub async fn open(
-        app: &App,
-        (client, look): (IpAddr, Look),
-        output: String,
-        bytes: usize,
-        every: u64,
-        pause: Duration,
-    ) -> Result<Self, Problem> {
-        let room = app.taps.room(client, look, bytes).await?;
-        let (control, workers) = (app.control.clone(), Arc::clone(&app.taps.workers));
-        let most_per_second = (!pause.is_zero()).then(|| 1.0 / pause.as_secs_f64());
-        let options = TapOptions { every, most_per_second, queue: 1 };
-        let open = move || Ok(Self { tap: control.tap(&output, options, LIMIT)?, room, workers });
-        spawn_blocking(open).await.map_err(over)?
-    }
-
     /// Applies `made` to the next frame on a worker thread; returns `None` at the end of the output.
     async fn next<T: Send + 'static>(
         mut self,

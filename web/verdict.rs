@@ -1,7 +1,6 @@
 //! Bottleneck and headroom of a flowgraph.
 
 use crate::live::BlockRates;
-use crate::metrics::expected_rate_hertz;
 use fxgraph::DeviceName;
 use fxgraph::flowgraph::{Plan, PlannedBlock};
 use fxgraph_api::flowgraph::Limit;
@@ -159,6 +158,14 @@ pub(crate) fn deadline_margin(blocks: &[Known]) -> Option<f64> {
     // A block that waits has little work, so data that is dropped before it shows in no load.
     let drops = blocks.iter().any(|block| block.rates.overruns + block.rates.held_up > 0.0);
     margin.map(|margin| if drops { margin.min(0.0) } else { margin })
+}
+
+/// Input frames per second of `block`, all inputs together, that keep up with the telescope; for a
+/// source, output frames.
+pub(crate) fn expected_rate_hertz(block: &PlannedBlock) -> f64 {
+    let ports =
+        if block.ports.inputs.is_empty() { &block.ports.outputs } else { &block.ports.inputs };
+    ports.iter().map(|port| port.clock.frames_per_second()).sum()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Live list of flagged antennas: their heaps count as missing for all blocks downstream.
 
 use super::antenna_numbers;
-use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::changes::{Change, Changes, Timed};
 use fxgraph::{BlockError, Counter, Counters, FrameMut, Rejection};
 
 /// Returns whether each of the antennas with these `numbers` is in `list`.

@@ -2,8 +2,8 @@
 
 use bytemuck::Pod;
 use fxgraph::BlockError;
+use fxgraph::changes::{Change, Changes, Timed};
 use fxgraph::cuda::{CudaError, Device, DeviceArray, InUse, Pinned, Pipeline};
-use fxgraph::retune::{Change, Changes, Timed};
 use std::sync::Arc;
 
 /// Number of versions of a table: the current one, those that jobs in flight may still use, and scheduled

@@ -1,9 +1,9 @@
 //! Flowgraphs and changes that would write or compute something false, which are rejected.
 
 use crate::kinds;
+use fxgraph::changes::When;
 use fxgraph::diagnostic::{Style, render_all};
 use fxgraph::flowgraph::{Plan, load_text};
-use fxgraph::retune::When;
 
 const PLACES: &str = "telescope: {name: t, latitude_degrees: 50, longitude_degrees: 7, height_metres: 60}, \
                       antennas_enu_metres: [[0, 0, 0], [31, 5, 0], [7, 7, 0]]";
@@ -86,8 +86,8 @@ blocks:
 #[test]
 fn change_of_the_centre_frequency_of_a_file_is_rejected() {
     let registry = kinds();
-    let retuned = |plan: &Plan, request: &str| {
-        let rejected = plan.retune(&registry, request, &When::at(1 << 30)).err();
+    let updated = |plan: &Plan, request: &str| {
+        let rejected = plan.live_update(&registry, request, &When::at(1 << 30)).err();
         rejected.map(|rejected| render_all(&rejected.problems, &rejected.sources, Style::Plain))
     };
     let all = |hz: &str| {
@@ -95,20 +95,20 @@ fn change_of_the_centre_frequency_of_a_file_is_rejected() {
         format!("{{{}}}", blocks.join(", "))
     };
     let without = load(&tuned("  sink: {kind: null_sink, input: x}\n")).unwrap();
-    assert_eq!(retuned(&without, &all("4.1e+8")), None);
+    assert_eq!(updated(&without, &all("4.1e+8")), None);
     let sink = format!(
         "  file: {{kind: uvh5_sink, inputs: [x], parameters: {{path: a.uvh5, {PLACES}}}}}\n"
     );
     let plan = load(&tuned(&sink)).unwrap();
-    let found = retuned(&plan, &all("4.1e+8")).unwrap();
+    let found = updated(&plan, &all("4.1e+8")).unwrap();
     let centre = "must stay 400000000 Hz while `file` runs, got 410000000 Hz";
     assert!(found.contains(centre), "{found}");
     assert!(found.contains("stop the flowgraph and start it with the change"), "{found}");
     // The same frequency changes nothing, and neither does another parameter.
-    assert_eq!(retuned(&plan, &all("4.0e+8")), None);
-    assert_eq!(retuned(&plan, "{\"f[0]\": {gains: 2}}"), None);
+    assert_eq!(updated(&plan, &all("4.0e+8")), None);
+    assert_eq!(updated(&plan, "{\"f[0]\": {gains: 2}}"), None);
     // A change of one antenna, although the bands of others stay.
-    assert!(retuned(&plan, "{\"ddc[3]\": {centre_hz: 4.1e+8}}").unwrap().contains(centre));
+    assert!(updated(&plan, "{\"ddc[3]\": {centre_hz: 4.1e+8}}").unwrap().contains(centre));
     let swapped = |plan: &Plan| {
         let request = "{kind: ddc, parameters: {centre_hz: 4.1e+8, taps: 128}}";
         let changed = plan.change("ddc[0]", request, &registry);

@@ -2,7 +2,7 @@
 //! old values, after it that of a run with the new values, spectrum by spectrum.
 
 use crate::kinds;
-use fxgraph::control::{RetuneError, Retuned, Way};
+use fxgraph::control::{LiveUpdate, LiveUpdateError, Way};
 use fxgraph::flowgraph::{Probe, load_text};
 use fxgraph::runtime::{EventKind, Options, Prepared};
 use fxgraph::{Block, BlockError, Control, Frame, Io, Next};
@@ -180,7 +180,7 @@ fn gains_and_seeds_apply_from_the_effective_timestamp() {
         let after = untouched(&flowgraph(in_one, pols, "[]", &gains, 8), pols);
         let found = run(&text, pols, |control| {
             let request = format!("post: {{gains: {gains}, dither_seed: 8}}");
-            let done = control.retune(&request, Some(at), LIMIT).unwrap();
+            let done = control.live_update(&request, Some(at), LIMIT).unwrap();
             assert_eq!((done.effective_timestamp, done.is_late), (at, false));
             assert_eq!(control.plan().config_id(), done.config_id);
         });
@@ -218,7 +218,7 @@ fn delays_apply_from_the_effective_timestamp() {
         let block = if in_one { "post" } else { "pfb" };
         let found = run(&text, 2, |control| {
             let request = format!("{block}: {{delays: [[{new0}], [{new1}]]}}");
-            let done = control.retune(&request, Some(at), LIMIT).unwrap();
+            let done = control.live_update(&request, Some(at), LIMIT).unwrap();
             assert_eq!(done.effective_timestamp, at);
         });
         assert!(values(&found) == values(&expected), "{in_one}");
@@ -232,8 +232,8 @@ fn transaction_updates_all_blocks_at_one_timestamp_or_none() {
     let text = flowgraph(false, 2, "[[{delay_samples: 1}], []]", "20", 3);
     let before = untouched(&text, 2);
     let reject = |control: &Control, request: &str| {
-        let error = control.retune(request, None, LIMIT).unwrap_err();
-        let RetuneError::Rejected(rejected) = error else { panic!("{error}") };
+        let error = control.live_update(request, None, LIMIT).unwrap_err();
+        let LiveUpdateError::Rejected(rejected) = error else { panic!("{error}") };
         assert_eq!(control.plan().config_id(), before[0].config_id);
         rejected.problems[0].message.clone()
     };
@@ -246,10 +246,11 @@ fn transaction_updates_all_blocks_at_one_timestamp_or_none() {
         assert!(message.contains("the delay must be between"), "{message}");
         reject(control, "{post: {gains: [1, 2, 3]}}");
         // The last block rejects its values after the others have accepted theirs.
-        let gone = control.retune("{post: {gains: 1}, fft: {threads: 1}, end: {}}", None, LIMIT);
+        let gone =
+            control.live_update("{post: {gains: 1}, fft: {threads: 1}, end: {}}", None, LIMIT);
         assert!(gone.is_err());
-        assert!(control.retune("{}", None, LIMIT).is_err());
-        let far = control.retune("{post: {gains: 1}}", Some(u64::MAX), LIMIT).unwrap_err();
+        assert!(control.live_update("{}", None, LIMIT).is_err());
+        let far = control.live_update("{post: {gains: 1}}", Some(u64::MAX), LIMIT).unwrap_err();
         let too_large = "the timestamp must be below 4611686018427387904, got 18446744073709551615";
         assert_eq!(far.to_string(), too_large);
     });
@@ -257,16 +258,16 @@ fn transaction_updates_all_blocks_at_one_timestamp_or_none() {
     let mut done = None;
     let found = run(&text, 2, |control| {
         let request = "{pfb: {delays: [[{delay_samples: 9}], []]}, post: {gains: 30}}";
-        let first: Retuned = control.retune(request, None, LIMIT).unwrap();
+        let first: LiveUpdate = control.live_update(request, None, LIMIT).unwrap();
         assert!(!first.is_late);
         assert_eq!(control.steady_state_timestamp(), first.effective_timestamp);
         // A timestamp in the past: the change applies at once and the answer reports that.
-        let late = control.retune("{post: {gains: 30}}", Some(10), LIMIT).unwrap();
+        let late = control.live_update("{post: {gains: 30}}", Some(10), LIMIT).unwrap();
         assert!(late.is_late && late.effective_timestamp > 10);
         assert!(late.effective_timestamp <= first.effective_timestamp);
         assert_eq!(late.steady_state_timestamp, first.effective_timestamp);
         let events = control.events_since(0);
-        let told: Vec<_> = events.iter().filter(|e| e.kind == EventKind::Retuned).collect();
+        let told: Vec<_> = events.iter().filter(|e| e.kind == EventKind::LiveUpdate).collect();
         let text = format!("`pfb`, `post` from timestamp {} on", first.effective_timestamp);
         assert_eq!((told[0].block.as_deref(), &told[0].text), (None, &text));
         assert_eq!(told[1].block.as_deref(), Some("post"));
@@ -290,7 +291,7 @@ fn scheduled_updates_apply_in_order_of_their_timestamps() {
         [1, 20, 40, 30].map(|gain| untouched(&flowgraph(false, 2, "[]", &gain.to_string(), 3), 2));
     let found = run(&text, 2, |control| {
         for (at, gain) in [(40_000, 20), (60_000, 30), (70_000, 50), (50_000, 40), (65_000, 30)] {
-            control.retune(&format!("{{post: {{gains: {gain}}}}}"), Some(at), LIMIT).unwrap();
+            control.live_update(&format!("{{post: {{gains: {gain}}}}}"), Some(at), LIMIT).unwrap();
         }
     });
     let expected = |spectrum: &Spectrum, n: usize| {
@@ -315,10 +316,10 @@ fn simulated_signals_change_at_the_exact_sample() {
         let (before, after) = (whole("wgn(0.2, 3)"), whole("cw(0.5, 3e8)"));
         let found = run_to("dig", &text("wgn(0.2, 3)"), samples(bits), |control| {
             let request = "{dig: {signals: \"cw(0.5, 3e8)\"}}";
-            let done = control.retune(request, Some(at), LIMIT).unwrap();
+            let done = control.live_update(request, Some(at), LIMIT).unwrap();
             assert_eq!(done.effective_timestamp, at);
-            let wrong = control.retune("{dig: {signals: \"cw(0.5\"}}", None, LIMIT);
-            assert!(matches!(wrong, Err(RetuneError::Rejected(_))));
+            let wrong = control.live_update("{dig: {signals: \"cw(0.5\"}}", None, LIMIT);
+            assert!(matches!(wrong, Err(LiveUpdateError::Rejected(_))));
         });
         assert!(values(&found) == joined(&before, &after, at), "{bits} bits at {at}");
     }
@@ -328,7 +329,7 @@ fn simulated_signals_change_at_the_exact_sample() {
 fn pfb_rejects_delays_beyond_its_history_and_names_the_limit() {
     let text = flowgraph(false, 2, "[]", "1", 3).replace(", max_delay_seconds: 0.0001", "");
     run(&text, 2, |control| {
-        let error = control.retune("{pfb: {delays: [[{delay_samples: 1}], []]}}", None, LIMIT);
+        let error = control.live_update("{pfb: {delays: [[{delay_samples: 1}], []]}}", None, LIMIT);
         let text = error.unwrap_err().to_string();
         assert!(text.contains("it buffers delays up to 0 s"), "{text}");
     });
@@ -373,9 +374,9 @@ fn beam_weights_apply_from_the_effective_timestamp() {
     let (before, after) = (whole(old), whole(new));
     for at in [15_000, 15_031, 15_069, 15_070] {
         let found = run_to("b", &text(old), beam_spectra(2, 7, step), |control| {
-            let done = control.retune(&format!("{{b: {{{new}}}}}"), Some(at), LIMIT).unwrap();
+            let done = control.live_update(&format!("{{b: {{{new}}}}}"), Some(at), LIMIT).unwrap();
             assert_eq!(done.effective_timestamp, at);
-            let more = control.retune("{b: {beams: [{pol: 0}]}}", None, LIMIT).unwrap_err();
+            let more = control.live_update("{b: {beams: [{pol: 0}]}}", None, LIMIT).unwrap_err();
             assert_eq!(
                 more.to_string(),
                 "`beamformer` would have other outputs with these parameters"
@@ -415,10 +416,11 @@ fn ddc_centre_applies_from_the_first_heap_at_the_timestamp() {
     let (before, after) = (whole(old_hz), whole(new_hz));
     for at in [512 * 600, 512 * 600 + 1, 512 * 604 - 1] {
         let found = run_to("d", &text(old_hz), heaps(2), |control| {
-            let done =
-                control.retune(&format!("d: {{centre_hz: {new_hz}}}"), Some(at), LIMIT).unwrap();
+            let done = control
+                .live_update(&format!("d: {{centre_hz: {new_hz}}}"), Some(at), LIMIT)
+                .unwrap();
             assert_eq!((done.effective_timestamp, done.is_late), (at, false));
-            let outside = control.retune("d: {centre_hz: 1.0e+6}", None, LIMIT).unwrap_err();
+            let outside = control.live_update("d: {centre_hz: 1.0e+6}", None, LIMIT).unwrap_err();
             assert!(outside.to_string().contains("is not within"), "{outside}");
         });
         assert!(values(&found) == joined(&before, &after, at), "at {at}");
@@ -489,9 +491,9 @@ fn feed_gains_apply_from_the_effective_timestamp() {
     // Not at the start of a spectrum or a frame.
     let at = 45_003;
     let found = run_to("b", &text(old), cut(), |control| {
-        let done = control.retune(&format!("{{b: {{{new}}}}}"), Some(at), LIMIT).unwrap();
+        let done = control.live_update(&format!("{{b: {{{new}}}}}"), Some(at), LIMIT).unwrap();
         assert_eq!(done.effective_timestamp, at);
-        control.retune("{b: {gains: [[1, 2], [3, 4]]}}", None, LIMIT).unwrap_err();
+        control.live_update("{b: {gains: [[1, 2], [3, 4]]}}", None, LIMIT).unwrap_err();
     });
     assert!(values(&found) == joined(&before, &after, at));
 }

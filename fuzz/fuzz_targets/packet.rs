@@ -6,13 +6,14 @@ mod target;
 
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::{Env, FrameMut};
+use fxgraph_blocks::io::spead::endpoint::Endpoint;
 use fxgraph_blocks::io::spead::packet::Packet;
 use fxgraph_blocks::io::spead_source::layout::{Layout, Stream};
 use fxgraph_blocks::io::spead_source::window::{Frames, Options, Window};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-const FROM: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7148);
+const FROM: Endpoint = Endpoint::v4(Ipv4Addr::LOCALHOST, 7148);
 
 struct Desk(Arc<Pool>);
 

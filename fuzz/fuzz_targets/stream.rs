@@ -6,10 +6,11 @@ mod target;
 
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::{Axis, Clock, Dtype, Env, FrameMut, PortType, ValidityType};
+use fxgraph_blocks::io::spead::endpoint::Endpoint;
 use fxgraph_blocks::io::spead::link::Frames;
 use fxgraph_blocks::io::stream::Described;
 use fxgraph_blocks::io::stream_source::window::{Options, Window};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -55,7 +56,7 @@ fn datagrams(bytes: &[u8]) {
     let mut rest = bytes;
     while let Some((length, after)) = rest.split_first_chunk() {
         let length = u16::from_le_bytes(*length);
-        let from = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7148 + (length >> 15));
+        let from = Endpoint::v4(Ipv4Addr::LOCALHOST, 7148 + (length >> 15));
         if length & 0x4000 != 0 {
             now += Duration::from_secs(2);
             window.tick(now, &mut desk);

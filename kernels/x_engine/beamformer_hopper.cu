@@ -401,8 +401,9 @@ __device__ __forceinline__ void copy_weights(Shared& shared, u32 buffer, const W
     copy_bulk_in(shared_address(&shared.weights[buffer]), of_pass, sizeof(Weights), barrier);
 }
 
-/// See `beamform`. With PART, some spectra of a tile may not exist or have other weights.
-template <bool PART>
+/// See `beamform`. With PART, some spectra of a tile may not exist or have other weights. With LEVEL, values are measured:
+/// code that does so costs up to a twentieth of the time, also where it is not executed.
+template <bool PART, bool LEVEL>
 __device__ __forceinline__ void beamform_tiles(const u8* __restrict__ input, u16* __restrict__ output,
                                                const Weights* __restrict__ weights, const Heap* __restrict__ heaps,
                                                u32* __restrict__ clamped, u64* __restrict__ squares,
@@ -546,8 +547,11 @@ __device__ __forceinline__ void beamform_tiles(const u8* __restrict__ input, u16
             }
             finish<PART>({sums[chunk % 2], of_pass.slots + chunk * CHUNK, keys + chunk * CHUNK}, target);
         }
-        // The same for the whole warp.
-        if (time == lane / 4 * 2 && heap % MEASURED_HEAPS == 0) measure<PART>(target, of_pass.slots, squares + heap * BEAMS);
+        if constexpr (LEVEL) {
+            // The same for the whole warp.
+            if (time == lane / 4 * 2 && heap % MEASURED_HEAPS == 0)
+                measure<PART>(target, of_pass.slots, squares + heap * BEAMS);
+        }
         // The next products need whole warps.
         __syncwarp();
     }
@@ -560,7 +564,7 @@ __device__ __forceinline__ void beamform_tiles(const u8* __restrict__ input, u16
 /// complex bytes or nibbles, followed by 256 readable bytes.
 /// output: complex bytes [heap][beam][channel][spectrum].
 /// weights: [channel][group]. heaps: [heap]. clamped: [heap][beam], squares: [heap][beam], sums of the measured values;
-/// the kernel adds to them.
+/// the kernel adds to them; `beamform` measures none.
 /// first_spectrum, end_spectrum: range of spectra to compute, counted over all heaps.
 /// Grid: any number of blocks; one per multiprocessor is best. Block: 128 WARPGROUPS threads.
 /// Dynamic shared memory: that of Shared.
@@ -568,7 +572,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
     beamform_part(const u8* __restrict__ input, u16* __restrict__ output, const Weights* __restrict__ weights,
                   const Heap* __restrict__ heaps, u32* __restrict__ clamped, u64* __restrict__ squares,
                   u64 first_channel, u32 first_spectrum, u32 end_spectrum) {
-    beamform_tiles<true>(input, output, weights, heaps, clamped, squares, first_channel, first_spectrum, end_spectrum);
+    beamform_tiles<true, true>(input, output, weights, heaps, clamped, squares, first_channel, first_spectrum, end_spectrum);
 }
 
 /// The same for ranges of whole tiles: SPECTRA, first_spectrum and end_spectrum are multiples of 64.
@@ -577,5 +581,16 @@ extern "C" __global__ void __launch_bounds__(threads, 1)
              const Heap* __restrict__ heaps, u32* __restrict__ clamped, u64* __restrict__ squares, u64 first_channel,
              u32 first_spectrum, u32 end_spectrum) {
     if constexpr (SPECTRA % tile_times == 0)
-        beamform_tiles<false>(input, output, weights, heaps, clamped, squares, first_channel, first_spectrum, end_spectrum);
+        beamform_tiles<false, false>(input, output, weights, heaps, clamped, squares, first_channel, first_spectrum,
+                                     end_spectrum);
+}
+
+/// The same, with values that are measured.
+extern "C" __global__ void __launch_bounds__(threads, 1)
+    beamform_measured(const u8* __restrict__ input, u16* __restrict__ output, const Weights* __restrict__ weights,
+                      const Heap* __restrict__ heaps, u32* __restrict__ clamped, u64* __restrict__ squares,
+                      u64 first_channel, u32 first_spectrum, u32 end_spectrum) {
+    if constexpr (SPECTRA % tile_times == 0)
+        beamform_tiles<false, true>(input, output, weights, heaps, clamped, squares, first_channel, first_spectrum,
+                                    end_spectrum);
 }

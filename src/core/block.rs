@@ -1,9 +1,9 @@
 //! The traits of running blocks, and their ports.
 
+use crate::changes::Change;
 use crate::edge::{FrameReader, FrameWriter};
 use crate::error::BlockError;
 use crate::frame::{Frame, FrameMut, Header};
-use crate::retune::Change;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub trait Block: Send {
 
     /// Schedules new values of live parameters. Called between two calls of `work`; the values apply from the change's
     /// effective timestamp. They are made by [`LiveKind::live_value`](crate::LiveKind::live_value).
-    fn retune(&mut self, _change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, _change: Change) -> Result<(), BlockError> {
         Err(BlockError::new("its parameters cannot change while it runs"))
     }
 
@@ -70,8 +70,8 @@ pub trait AsyncBlock: Send {
     /// See [`Block::work`].
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError>;
 
-    /// See [`Block::retune`].
-    fn retune(&mut self, _change: Change) -> Result<(), BlockError> {
+    /// See [`Block::update`].
+    fn update(&mut self, _change: Change) -> Result<(), BlockError> {
         Err(BlockError::new("its parameters cannot change while it runs"))
     }
 
@@ -96,8 +96,8 @@ impl<B: AsyncBlock> Block for Awaits<B> {
         Err(BlockError::new(NO_FUTURE))
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
-        self.0.retune(change)
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
+        self.0.update(change)
     }
 
     fn finish(&mut self) -> Result<(), BlockError> {

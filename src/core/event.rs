@@ -44,7 +44,7 @@ pub enum EventKind {
     /// A block failed, was created again and continues.
     Restarted,
     /// Live parameters of blocks were changed.
-    Retuned,
+    LiveUpdate,
     /// A block was swapped.
     Swapped,
     /// A swapped-in block failed, and the old block is back.
@@ -108,7 +108,7 @@ impl EventKind {
             Self::Fault => "fault",
             Self::Skipped => "skipped",
             Self::Restarted => "restarted",
-            Self::Retuned => "retuned",
+            Self::LiveUpdate => "live_update",
             Self::Swapped => "swapped",
             Self::RolledBack => "rolled_back",
             Self::NotSwapped => "not_swapped",

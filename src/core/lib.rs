@@ -8,6 +8,7 @@ extern crate self as fxgraph;
 
 pub mod access;
 pub mod block;
+pub mod changes;
 pub mod counter;
 pub mod device;
 pub mod device_jobs;
@@ -33,7 +34,6 @@ mod per_base;
 pub mod port;
 pub mod real_time;
 pub mod recorders;
-pub mod retune;
 #[doc(hidden)]
 pub mod steps;
 pub mod summary;

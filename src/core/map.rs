@@ -1,9 +1,9 @@
 //! Blocks that make one output frame from each input frame.
 
 use crate::block::{Block, Io, Next};
+use crate::changes::Change;
 use crate::error::BlockError;
 use crate::frame::{Frame, FrameMut};
-use crate::retune::Change;
 
 /// Computes one output frame from each input frame, on the CPU. [`Mapped`] makes a block of it;
 /// `fxgraph::cuda::GpuMap` is the same for GPUs.
@@ -17,8 +17,8 @@ pub trait Map: Send {
         output.copy_from_slice(input);
     }
 
-    /// See [`Block::retune`].
-    fn retune(&mut self, _change: Change) -> Result<(), BlockError> {
+    /// See [`Block::update`].
+    fn update(&mut self, _change: Change) -> Result<(), BlockError> {
         Err(BlockError::new("its parameters cannot change while it runs"))
     }
 }
@@ -46,7 +46,7 @@ impl<M: Map> Block for Mapped<M> {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
-        self.0.retune(change)
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
+        self.0.update(change)
     }
 }

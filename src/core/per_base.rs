@@ -1,11 +1,11 @@
 //! Sinks that state the time of their data: a block for each time base.
 
 use crate::block::{Block, Input, Io, Next};
+use crate::changes::Change;
 use crate::error::BlockError;
 use crate::kind::{Build, Configured, Env, KindSpec};
 use crate::patience::Patience;
 use crate::port::PortType;
-use crate::retune::Change;
 use crate::summary::Summary;
 use crate::time_base::TimeBase;
 use std::time::{Duration, Instant};
@@ -150,8 +150,8 @@ impl<K: TimedSink> Block for PerBase<K> {
         }
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
-        self.block.retune(change)
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
+        self.block.update(change)
     }
 
     fn finish(&mut self) -> Result<(), BlockError> {

@@ -7,7 +7,7 @@
 //! of another source that is in step.
 
 use crate::Time;
-use crate::retune::MAX_TIMESTAMP;
+use crate::changes::MAX_TIMESTAMP;
 use crate::time_base::TimeBase;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

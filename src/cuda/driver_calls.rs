@@ -1,9 +1,10 @@
 //! Calls of the CUDA driver by the CUDA pipeline. The order of the calls is in `pipeline`, whose tests need no GPU.
 #![allow(unsafe_code)] // streams and events of the driver, which these types own
 
-use super::memory::HostMemory;
+use super::jobs::IN_FLIGHT;
+use super::memory::{DeviceArray, HostMemory};
 use super::status::Status;
-use super::{CudaError, Device, DeviceArray, IN_FLIGHT, calls};
+use super::{CudaError, Device, calls};
 use cudarc::driver::{result, sys};
 use fxgraph_core::error::BlockError;
 use fxgraph_core::kind::{Env, Waker};

@@ -1,9 +1,6 @@
 //! Errors of CUDA devices.
 
-use super::Device;
 use cudarc::driver::{DriverError, sys::CUresult};
-use fxgraph_core::error::BlockError;
-use std::sync::Arc;
 
 /// Error of a CUDA device, its driver or the CUDA toolkit.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -118,19 +115,5 @@ impl CudaError {
     /// Whether the device has failed permanently, so that all its blocks fail.
     pub(crate) fn is_sticky(&self) -> bool {
         matches!(self, Self::Driver { name, .. } if STICKY.contains(&name.as_str()))
-    }
-}
-
-impl From<CudaError> for BlockError {
-    fn from(error: CudaError) -> Self {
-        // Libraries report a fault of the device as one of their own, so that the device is asked.
-        let has_failed = |device: &Arc<Device>| match &error {
-            CudaError::Library { .. } => device.free_bytes().is_err_and(|error| error.is_sticky()),
-            other => other.is_sticky(),
-        };
-        match Device::selected().filter(has_failed) {
-            Some(device) => device.fault(error),
-            None => Self::new(error.to_string()),
-        }
     }
 }

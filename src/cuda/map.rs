@@ -1,7 +1,7 @@
 //! GPU blocks with one output frame per input frame.
 
 use super::{Device, Pipeline, frame_address};
-use fxgraph_core::retune::Change;
+use fxgraph_core::changes::Change;
 use fxgraph_core::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next};
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ pub trait GpuMap: Send {
         Ok(())
     }
 
-    /// See [`Block::retune`].
-    fn retune(&mut self, _change: Change) -> Result<(), BlockError> {
+    /// See [`Block::update`].
+    fn update(&mut self, _change: Change) -> Result<(), BlockError> {
         Err(BlockError::new("its parameters cannot change while it runs"))
     }
 }
@@ -130,7 +130,7 @@ impl<M: GpuMap + 'static> Block for GpuMapped<M> {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
-        self.map.retune(change)
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
+        self.map.update(change)
     }
 }

@@ -4,7 +4,7 @@
 //! Therefore each call returns only when the device has finished it. Use them at the start of a run.
 #![allow(unsafe_code)] // allocations of the driver, which these types own
 
-use super::pipeline::Progress;
+use super::jobs::Progress;
 use super::{CudaError, Device, calls};
 use bytemuck::Pod;
 use cudarc::driver::{result, sys};

@@ -1,7 +1,7 @@
 //! Clocks, power and PCIe link of a GPU, from NVML, the management library of the NVIDIA driver.
 #![allow(unsafe_code)] // a C library, loaded at run time
 
-use super::device::pci_address;
+use super::gpus::pci_address;
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)] // copies between memory that the CUDA pipeline keeps
 
 use super::driver_calls::{Cuda, Driver, Mark, Queue};
+use super::jobs::{IN_FLIGHT, Progress};
 use super::memory::{DeviceArray, Pinned, Shared};
 use super::{CudaError, Device, frame_address};
 use bytemuck::Pod;
@@ -20,32 +21,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Largest number of jobs in flight: one that runs, one that is ready to run, and one that may be done while its
-/// block has not been woken yet.
-pub const IN_FLIGHT: usize = 3;
-
-/// Progress of the device in the jobs of a CUDA pipeline, checked before the host accesses pinned memory.
-pub(super) struct Progress {
-    /// Number of the CUDA pipeline in this process, from 1.
-    pipeline: u64,
-    /// Number up to which all jobs have finished.
-    over: AtomicU64,
-}
-
-impl Progress {
-    fn new() -> Arc<Self> {
-        static LANES: AtomicU64 = AtomicU64::new(0);
-        let pipeline = LANES.fetch_add(1, Ordering::Relaxed) + 1;
-        Arc::new(Self { pipeline, over: AtomicU64::new(0) })
-    }
-
-    /// Whether job `number` has finished.
-    pub(super) fn is_over(&self, number: u64) -> bool {
-        self.over.load(Ordering::Acquire) >= number
-    }
-}
+use std::sync::atomic::Ordering;
 
 /// The part of a job that is queued next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

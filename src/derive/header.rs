@@ -87,7 +87,7 @@ impl Header {
                         new: &::fxgraph::kind::Configured<Self>,
                         parameter: Self::Live,
                         running: &::fxgraph::kind::Configured<Self>,
-                    ) -> ::core::result::Result<::fxgraph::retune::LiveValue, ::fxgraph::BlockError>
+                    ) -> ::core::result::Result<::fxgraph::changes::LiveValue, ::fxgraph::BlockError>
                     where
                         Self: ::fxgraph::kind::KindSpec,
                     {

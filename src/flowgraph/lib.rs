@@ -7,86 +7,45 @@
 #[cfg(test)]
 extern crate fxgraph_core as fxgraph;
 
-mod access;
-mod arrays;
-mod assemble;
-mod assembly;
-mod available;
+mod build;
 mod change;
-mod check;
 mod cut;
-mod document;
-pub mod draw;
-mod estimate;
-mod expand;
-mod expect;
-mod expression;
-mod fixed_bands;
-mod hosts;
-mod identity;
-mod in_force;
-mod include;
-mod json;
-mod latency;
+mod language;
 mod load;
-mod memory;
-mod order;
-mod parameters;
-mod parse;
-mod pending;
-mod place;
 mod plan;
-mod queue;
-pub mod request;
-mod resolve;
-mod retune;
-mod schema;
-mod scope;
-mod source_text;
-mod state;
-mod take_back;
-mod targets;
-mod transfers;
+mod text;
 
-pub use access::Client;
-pub use assemble::beside_frames;
-pub use assemble::{BuildError, BuildProgress, Probe};
-pub use assembly::{Assembly, OnFault, Part, PartOutput, Rebuild, Thread};
-pub use available::{available_on, shortage};
-pub use change::Changed;
-pub use cut::{Loopback, PartPlan, Rate, Stream};
-pub use estimate::{Estimate, Load, MeasuredLoad, Work, estimate};
-pub use expect::{Alongside, Check, Expect, Run, Tap, TestHead, TestSpec};
-pub use hosts::{Host, HostClass, Hosts, Network};
-pub use identity::Parameters;
-pub use in_force::ScheduledValue;
-pub use latency::{DEFAULT_LATENCY_SECONDS, FrameReason, SourceFrame};
-pub use load::load_with;
-pub use load::{load, load_in, load_standard_input, load_text};
-pub use memory::{BlockMemory, Memory, PoolMemory};
-pub use parameters::{SetTo, Setting};
-pub use parse::{MAX_BYTES, read_value};
-pub use plan::{ParameterInfo, Plan, Planned, PlannedBlock};
-pub use queue::QueueLength;
-pub use retune::{Rejected, Retuned};
-pub use schema::schema;
-pub use state::{
+pub use build::assemble::{BuildError, Probe};
+pub use build::assembly::{Assembly, Part, PartOutput, Rebuild};
+pub use change::access::Client;
+pub use change::candidate::Changed;
+pub use change::in_force::ScheduledValue;
+pub use change::live_update::LiveUpdate;
+pub use change::request::{self, Rejected};
+pub use change::state::{
     Counting, LiveSetting, MAX_STATE_BYTES, NoState, OTHER_VALUE, Restored as RestoredPlan, State,
     StreamPlace,
 };
-pub use take_back::{Replaced, Restored};
-
-use fxgraph_core::diagnostic::{Diagnostic, Sources};
-
-/// Result of [`load`].
-pub struct Loaded {
-    /// The files, for [`render`](fxgraph_core::diagnostic::render()).
-    pub sources: Sources,
-    /// The plan, or the diagnostics, sorted by place.
-    pub result: Result<Plan, Vec<Diagnostic>>,
-    /// The tests of the file, also if the flowgraph has errors without the settings of the tests.
-    pub tests: Vec<TestHead>,
-}
+pub use change::take_back::{Replaced, Restored};
+pub use cut::{Loopback, PartPlan, Rate, Stream};
+pub use language::expect::{Alongside, Check, Expect, Run, Tap, TestHead, TestSpec};
+pub use language::hosts::{Host, HostClass, Hosts, Network};
+pub use language::latency::{DEFAULT_LATENCY_SECONDS, FrameReason, SourceFrame};
+pub use language::on_fault::OnFault;
+pub use language::parameters::{SetTo, Setting};
+pub use language::queue::QueueLength;
+pub use language::schema::schema;
+pub use language::thread::Thread;
+pub use load::{Loaded, load, load_in, load_standard_input, load_text, load_with};
+pub use plan::available::{available_on, shortage};
+pub use plan::block::{Planned, PlannedBlock};
+pub use plan::block_parameters::Parameters;
+pub use plan::build_progress::BuildProgress;
+pub use plan::draw;
+pub use plan::estimate::{Estimate, Load, MeasuredLoad, Work, estimate};
+pub use plan::flowgraph::{ParameterInfo, Plan};
+pub use plan::memory::{BlockMemory, Memory, PoolMemory, beside_frames};
+pub use text::parse::{MAX_BYTES, read_value};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

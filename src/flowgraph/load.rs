@@ -1,27 +1,45 @@
 //! Loads a flowgraph: all steps from the text to a checked plan, in order.
 
-use super::document::{Document, doubled};
-use super::expand::{Expansion, Instance};
-use super::expect::{TestHead, TestSpec};
-use super::parameters::{Given, Setting, evaluate, note_set};
-use super::plan::{ParameterInfo, Plan, Planned, PlannedBlock};
-use super::resolve::Resolver;
-use super::scope::{Budget, Names, Substitution, to_value};
-use super::{Loaded, arrays, check, cut, expect, hosts, include, latency, targets, transfers};
+use crate::cut;
+use crate::language::arrays;
+use crate::language::expand::Expansion;
+use crate::language::expect::{self, TestHead, TestSpec};
+use crate::language::expression::to_value;
+use crate::language::parameters::{Given, Setting, evaluate, note_set};
+use crate::language::resolve::Resolver;
+use crate::language::scope::{Budget, Names, Substitution};
+use crate::plan::bands::seal;
+use crate::plan::block::PlannedBlock;
+use crate::plan::check;
+use crate::plan::flowgraph::{ParameterInfo, Plan};
+use crate::plan::transfers;
+use crate::plan::{cross_checks, frames};
+use crate::text::document::Document;
+use crate::text::include;
+use fxgraph_core::Registry;
 use fxgraph_core::access::{self, FileAccess};
-use fxgraph_core::diagnostic::Sources;
-use fxgraph_core::diagnostic::{Diagnostic, SHOWN, Severity, Span, codes, suggest_after, tidy};
+use fxgraph_core::diagnostic::{
+    Diagnostic, SHOWN, Severity, Sources, Span, codes, suggest_after, tidy,
+};
 use fxgraph_core::files::open_regular;
 use fxgraph_core::flowgraph_texts::{FlowgraphText, FlowgraphTexts};
 use fxgraph_core::live_updates::LiveUpdates;
 use fxgraph_core::overload::Overloads;
 use fxgraph_core::recorders::Recorders;
-use fxgraph_core::tree::{Key, Node, Value};
-use fxgraph_core::{Registry, Resources};
-use serde_json::{Value as Json, json};
-use std::collections::HashMap;
-use std::path::{Component, Path, PathBuf};
+use fxgraph_core::tree::{Node, Value};
+use serde_json::Value as Json;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+
+/// Result of [`load`].
+pub struct Loaded {
+    /// The files, for [`render`](fxgraph_core::diagnostic::render()).
+    pub sources: Sources,
+    /// The plan, or the diagnostics, sorted by place.
+    pub result: Result<Plan, Vec<Diagnostic>>,
+    /// The tests of the file, also if the flowgraph has errors without the settings of the tests.
+    pub tests: Vec<TestHead>,
+}
 
 /// Reads, expands and checks the flowgraph at `path`; `set` overrides its parameters.
 #[must_use]
@@ -30,7 +48,7 @@ pub fn load(path: &Path, set: &[Setting], registry: &Registry) -> Loaded {
 }
 
 /// [`load`] of standard input. `bytes` is the text read from standard input, at most one byte more than
-/// [`MAX_BYTES`](super::MAX_BYTES). Included paths are relative to the working directory.
+/// [`MAX_BYTES`](crate::MAX_BYTES). Included paths are relative to the working directory.
 #[must_use]
 pub fn load_standard_input(
     bytes: Result<&[u8], &std::io::Error>,
@@ -158,13 +176,13 @@ fn plan(
     expansion.run(document, &names);
     let latency = expansion.latency;
     let (mut blocks, scopes, hosts) = (expansion.blocks, expansion.scopes, expansion.hosts);
-    hosts::check_placement(&blocks, hosts.as_ref(), problems);
-    named_twice(&blocks, problems);
+    cross_checks::check_placement(&blocks, hosts.as_ref(), problems);
+    cross_checks::named_twice(&blocks, problems);
     let mut array_files = Vec::new();
     for parameters in blocks.iter_mut().filter_map(|block| block.parameters.as_mut()) {
         array_files.extend(arrays::load(parameters, access, problems));
     }
-    latency::choose_frames(&mut blocks, access, problems);
+    frames::choose_frames(&mut blocks, access, problems);
     let feeds = Resolver::new(&blocks, &scopes, &budget, problems).run();
     let shadows: Vec<(usize, Node, Option<Node>)> = blocks
         .iter()
@@ -175,8 +193,8 @@ fn plan(
     for parameters in blocks.iter().filter_map(|block| block.parameters.as_ref()) {
         arrays::describe(parameters, problems);
     }
-    claimed_twice(&planned, &blocks, problems);
-    targets::unknown(&planned, &blocks, registry, problems);
+    cross_checks::claimed_twice(&planned, &blocks, problems);
+    cross_checks::unknown_targets(&planned, &blocks, registry, problems);
     let tests = tests(document, &names, ground, (access, directory), problems);
     problems.extend(budget.problem());
     // A block may be missing because an expression failed; that error is already in `problems`.
@@ -222,8 +240,8 @@ fn plan(
         // Further diagnostics might be consequences of these errors.
         return None;
     }
-    unread(&plan, problems);
-    latency::check_latency(&plan.blocks, latency, problems);
+    cross_checks::unread(&plan, problems);
+    frames::check_latency(&plan.blocks, latency, problems);
     cut::check(&plan, registry, problems);
     transfers::insert(&mut plan.blocks);
     for (index, shadow, in_force) in shadows {
@@ -297,145 +315,4 @@ fn tests(
         tests.push(test);
     }
     tests
-}
-
-/// Reports blocks whose name in the file equals the full name of a block from a template or `replicate`.
-fn named_twice(instances: &[Instance<'_>], problems: &mut Vec<Diagnostic>) {
-    let mut seen = HashMap::new();
-    for block in instances {
-        if let Some(first) = seen.insert(&block.name, block.key) {
-            let key = Key { text: block.name.clone(), span: block.key };
-            problems.push(doubled("block", &key, first));
-        }
-    }
-}
-
-/// Reports sockets and files that two blocks use.
-fn claimed_twice(
-    planned: &[Option<PlannedBlock>],
-    instances: &[Instance<'_>],
-    problems: &mut Vec<Diagnostic>,
-) {
-    let mut seen: HashMap<(&str, String), usize> = HashMap::new();
-    for (index, block) in planned.iter().enumerate() {
-        let Some(Resources { binds, writes, .. }) = block.as_ref().map(|block| &block.resources)
-        else {
-            continue;
-        };
-        let sockets = binds.iter().map(|socket| ("binds", socket.clone()));
-        let files = writes.iter().map(|path| ("writes", plain(path).display().to_string()));
-        for (verb, name) in sockets.chain(files) {
-            let Some(first) = seen.get(&(verb, name.clone())) else {
-                seen.insert((verb, name), index);
-                continue;
-            };
-            let (one, two) = (&instances[*first], &instances[index]);
-            let (code, both, help) = match verb {
-                "binds" => (codes::BOUND_TWICE, "bind", "give each its own port or address"),
-                _ => (codes::WRITTEN_TWICE, "write", "give each its own path"),
-            };
-            let message = if *first == index {
-                format!("`{}` {verb} {name} twice", two.name)
-            } else {
-                format!("`{}` and `{}` both {both} {name}", one.name, two.name)
-            };
-            let mut problem = Diagnostic::error(code, two.key, message)
-                .label(format!("{verb} it again"))
-                .help(help);
-            if one.key != two.key {
-                problem = problem.note(one.key, format!("{verb} it first"));
-            }
-            problems.push(problem);
-        }
-    }
-}
-
-/// `path` without `.` and empty components: `./out//a` is `out/a`.
-fn plain(path: &Path) -> PathBuf {
-    path.components().filter(|step| *step != Component::CurDir).collect()
-}
-
-fn unread(plan: &Plan, problems: &mut Vec<Diagnostic>) {
-    let mut is_read: Vec<Vec<bool>> =
-        plan.blocks.iter().map(|block| vec![false; block.ports.outputs.len()]).collect();
-    for (source, port) in plan.blocks.iter().flat_map(|block| &block.inputs) {
-        is_read[*source][*port] = true;
-    }
-    for (block, is_read) in plan.blocks.iter().zip(is_read) {
-        for (port, _) in is_read.iter().enumerate().filter(|(_, is_read)| !**is_read) {
-            let message = format!(
-                "output `{}` of `{}` is not connected",
-                block.output_names[port], block.kind
-            );
-            let mut problem = Diagnostic::warning(codes::UNREAD_OUTPUT, block.span, message)
-                .label("its data is discarded")
-                .help("connect it to a `null_sink` if this is intended");
-            problem.blocks.push(block.name.clone());
-            problems.push(problem);
-        }
-    }
-}
-
-/// Updates bands and identity of `plan` after a change.
-pub(super) fn seal(plan: &mut Plan) {
-    carry_bands(&mut plan.blocks);
-    plan.identify();
-}
-
-/// Propagates bands along the edges, after a block's parameters and with them its output band changed.
-fn carry_bands(blocks: &mut [PlannedBlock]) {
-    // One pass is enough unless a block comes before its source in the list.
-    for _ in 0..blocks.len() {
-        let mut is_settled = true;
-        for index in 0..blocks.len() {
-            for input in 0..blocks[index].inputs.len() {
-                let (from, port) = blocks[index].inputs[input];
-                let band = blocks[from].ports.outputs[port].band;
-                if blocks[index].ports.inputs[input].band != band {
-                    is_settled = false;
-                    blocks[index].ports.inputs[input].band = band;
-                    carry_band(&mut blocks[index]);
-                }
-            }
-        }
-        if is_settled {
-            return;
-        }
-    }
-}
-
-/// Gives the outputs of a block the bands that follow from its inputs.
-fn carry_band(block: &mut Planned) {
-    // Inputs that do not fit each other yet may fit once the next one has changed.
-    let Ok(configured) = block.configured.connect(&block.ports.inputs) else { return };
-    for (port, other) in block.ports.outputs.iter_mut().zip(&configured.ports().outputs) {
-        if port.is_read_like(other) && other.impossible().is_none() {
-            port.band = other.band;
-        }
-    }
-    block.configured = configured;
-    block.pending.connect(&block.ports.inputs);
-}
-
-/// Values of the flowgraph's parameters, as in a file.
-pub(super) fn resolved_parameters(plan: &Plan) -> Json {
-    let value = |parameter: &ParameterInfo| match plainly(&parameter.value) {
-        // A bare mapping would be read as a declaration with `default`, `minimum`, ...
-        mapping @ Json::Object(_) => json!({ "default": mapping }),
-        other => other,
-    };
-    Json::Object(plan.parameters.iter().map(|p| (p.name.clone(), value(p))).collect())
-}
-
-/// `value` with `${` escaped in all texts, so that none is read as an expression.
-pub(super) fn plainly(value: &Json) -> Json {
-    match value {
-        Json::String(text) => json!(text.replace("${", "$${")),
-        Json::Array(items) => items.iter().map(plainly).collect(),
-        Json::Object(entries) => {
-            let entry = |(key, value): (&String, &Json)| (key.clone(), plainly(value));
-            Json::Object(entries.iter().map(entry).collect())
-        }
-        other => other.clone(),
-    }
 }

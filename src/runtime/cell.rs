@@ -1,12 +1,12 @@
 //! State of one block of a run, shared with the handles that monitor the run.
 
-use super::hosted::{Hosted, Mailbox};
+use super::fault::Fault;
+use super::lock::lock;
 use super::report::{BlockStats, Failure, Queue, State, Unfinished};
-use super::run::{Fault, lock};
 use super::slot_counts::SlotCounts;
-use super::stalls::Progress;
-use super::timing::{Latency, Origin, Pushes, Waiting};
+use super::timing::{For, Latency, Origin, Pushes, Waiting};
 use crate::connections::slot_block;
+use fxgraph_core::block::{Input, Output};
 use fxgraph_core::counter::{Counter, Named};
 use fxgraph_core::edge::{Edge, WhenFull};
 use fxgraph_core::kind::{Ports, Waker};
@@ -29,8 +29,6 @@ pub(super) struct Cell {
     pub name: String,
     /// Schedules a call of the block's `work`.
     pub wake: Waker,
-    /// Commands to the block, run between two calls of its `work`.
-    pub mailbox: Mailbox,
     /// Task of the block while one of its calls awaits something.
     waiting: Mutex<Option<std::task::Waker>>,
     arrived: AtomicBool,
@@ -100,6 +98,27 @@ fn dropped_at_full_queue(frames: u64) -> Named {
     dropped(DROPPED_AT_FULL_QUEUE, help, frames)
 }
 
+/// Progress of a block, and the state of its queues.
+pub(super) struct Progress<'a> {
+    pub is_running: bool,
+    /// Frames consumed; for a source: pushed.
+    pub frames: u64,
+    /// Frames pushed.
+    pub pushed: u64,
+    /// Duration of the consumed signal, in seconds; the shortest over the inputs.
+    pub taken_seconds: f64,
+    /// Duration of the signal per pushed frame, in seconds; 0 for a block without outputs.
+    pub push_seconds: f64,
+    /// Expected frame interval, in seconds.
+    pub frame_seconds: f64,
+    /// Cause of the wait; `None` while the block works.
+    pub waits: Option<For>,
+    /// Whether the queue of an input is empty.
+    pub lacks_input: bool,
+    /// Numbers of the blocks directly upstream.
+    pub before: &'a [usize],
+}
+
 /// One output port of a block.
 struct CellOutput {
     pushed: AtomicU64,
@@ -145,7 +164,6 @@ impl Cell {
             is_finishing: AtomicBool::new(false),
             name: part.name.clone(),
             wake: part.wake.clone(),
-            mailbox: Mailbox::default(),
             waiting: Mutex::default(),
             arrived: AtomicBool::new(false),
             state: AtomicU8::new(State::Starting as u8),
@@ -174,12 +192,12 @@ impl Cell {
         })
     }
 
-    /// Timestamp before which the blocks in the slot of `hosted`, present and past, have begun to work on all
+    /// Timestamp before which the blocks in the slot with these ports, present and past, have begun to work on all
     /// samples: those that they consumed, and those that they pushed.
-    pub fn begun(&self, hosted: &Hosted) -> u64 {
-        let taken = hosted.inputs.iter().map(|input| input.reader.last_taken());
+    pub fn begun(&self, inputs: &[Input], outputs: &[Output]) -> u64 {
+        let taken = inputs.iter().map(|input| input.reader.last_taken());
         let taken = taken.zip(&self.input_samples).zip(&self.is_on_clock[0]);
-        let pushed = hosted.outputs.iter().map(|output| output.writer.last());
+        let pushed = outputs.iter().map(|output| output.writer.last());
         let samples = self.outputs.iter().map(|output| &output.frame_samples);
         let pushed = pushed.zip(samples).zip(&self.is_on_clock[1]);
         let until = |((last, samples), is_on_clock): ((Option<u64>, &u64), &bool)| {

@@ -1,11 +1,13 @@
 //! A running block with its ports, and its mailbox for commands between two frames.
 
-use super::swap::beside::Beside;
+use super::cell::Cell;
+use super::fault::Fault;
+use super::run::Run;
 use super::timing::For;
 use fxgraph_core::block::{Block, Input, Io, Next, Output};
+use fxgraph_core::changes::{Change, Configurations, Heard};
 use fxgraph_core::edge::{Edge, FrameReader, FrameWriter};
 use fxgraph_core::error::BlockError;
-use fxgraph_core::retune::{Change, Configurations, Heard};
 use fxgraph_core::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use fxgraph_core::time_base::{BasesTaken, TimeBase};
 use fxgraph_flowgraph::PartOutput;
@@ -20,7 +22,7 @@ pub struct Hosted {
     /// Its outputs, in the order of the ports.
     pub outputs: Vec<Output>,
     /// A swap of the block in progress.
-    pub(super) beside: Option<Beside>,
+    pub(super) swap: Option<Box<dyn Swapping>>,
     /// The block is being swapped while its input queues hold.
     pub(super) is_held: bool,
     /// Timestamp before which earlier blocks in this slot have begun to work on all samples.
@@ -52,7 +54,7 @@ impl Hosted {
             block,
             inputs: inputs.iter().map(reading).collect(),
             outputs: outputs.iter().map(writing).collect(),
-            beside: None,
+            swap: None,
             is_held: false,
             begun: 0,
             has_ended: false,
@@ -62,7 +64,7 @@ impl Hosted {
     /// Offers the block new values of its live parameters. They take effect after all samples that the block,
     /// and earlier blocks in its slot, have begun to work on.
     pub(crate) fn offer(&mut self, change: Change) -> Result<(), BlockError> {
-        self.block.retune(change.behind(self.begun))
+        self.block.update(change.behind(self.begun))
     }
 
     /// Time base of the newest frame that has arrived.
@@ -81,7 +83,7 @@ impl Hosted {
     pub(super) fn may_end(&mut self) -> bool {
         self.has_ended = true;
         // A swap in progress is given up.
-        self.beside = None;
+        self.swap = None;
         self.outputs.iter_mut().for_each(|output| output.writer.end_switch());
         self.outputs.iter_mut().all(|output| output.writer.push_made_before())
     }
@@ -107,6 +109,25 @@ impl Hosted {
         self.inputs.iter().any(|input| input.reader.wants_another_turn())
             || self.outputs.iter().any(|output| output.writer.wants_another_turn())
     }
+}
+
+/// Next action of the running block.
+pub(super) enum Turn {
+    Work,
+    /// Wait: for the old block to come back, or for readers to take frames of the new one.
+    Hold,
+    /// Both blocks have failed.
+    Lost(Fault),
+}
+
+/// A swap of a block in progress, on the thread of the block.
+pub(super) trait Swapping: Send {
+    /// Advances the swap before a call of `work`: the block's next action, and whether the swap is over.
+    fn step(&mut self, hosted: &mut Hosted, run: &Run, cell: &Cell) -> (Turn, bool);
+
+    /// Starts a roll-back to the old block after a fault of the new one with this `cause`; `false` if that is not possible
+    /// any more, for example because the old block `has_lost_sight` of frames.
+    fn roll_back(&mut self, cause: &str, has_lost_sight: bool) -> bool;
 }
 
 /// Placeholder between the removal of a block and its replacement.

@@ -13,6 +13,7 @@
 //! - `losses`: events for missing and dropped data
 //! - `stalls`: detection of blocks that no frame passes
 //! - `run`, `cell`: state shared by all blocks of a run and its handles; state of one block
+//! - `fault`, `lock`: faults of blocks; locks after a panic
 //! - `models`: edges, mailboxes and probes under many thread interleavings (feature `shuttle`)
 //! - `fsdr`: the only module that uses FutureSDR
 
@@ -24,8 +25,10 @@ mod cell;
 mod connections;
 pub mod control;
 mod deadlocks;
+mod fault;
 mod fsdr;
 pub mod hosted;
+mod lock;
 mod losses;
 mod outcome;
 pub mod report;

@@ -1,8 +1,8 @@
 //! Events for missing and dropped data, which blocks only count packet by packet.
 
 use super::cell::DROPPED_AT_FULL_QUEUE;
+use super::lock::lock;
 use super::report::BlockStats;
-use super::run::lock;
 use fxgraph_core::event::{EventKind, Events};
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -8,12 +8,12 @@
 use super::fsdr::ready::{Ready, SHORT, Taker};
 use super::hosted::{Hosted, Mailbox};
 use fxgraph_core::block::{Block, Io, Next};
+use fxgraph_core::changes::Heard;
 use fxgraph_core::edge::{Decimation, Queued, TapQueue, TapWriter};
 use fxgraph_core::edge::{Edge, FrameReader, FrameWriter, WhenFull};
 use fxgraph_core::error::BlockError;
 use fxgraph_core::frame::{HostAllocator, Pool};
 use fxgraph_core::kind::Waker;
-use fxgraph_core::retune::Heard;
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 use std::sync::Arc;

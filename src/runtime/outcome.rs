@@ -1,7 +1,8 @@
 //! Runs block code and converts errors, panics and aborts into an [`Outcome`].
 
 use super::cell::Cell;
-use super::run::{Fault, Run};
+use super::fault::Fault;
+use super::run::Run;
 use fxgraph_core::error::BlockError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;

@@ -1,17 +1,18 @@
 //! State shared by all blocks of a run and the handles that monitor it.
 
 use super::cell::Cell;
+use super::fault::Fault;
+use super::lock::lock;
 use super::losses::Losses;
 use super::report::{BlockStats, Failure, Report, RunState, State, Unfinished};
 use super::stalls::{Stall, Stalls};
 use event_listener::Event;
-use fxgraph_core::error::{BlockError, SharedFault, panic_text, with_causes};
+use fxgraph_core::changes::Configurations;
+use fxgraph_core::error::SharedFault;
 use fxgraph_core::event::{EventKind, Events};
-use fxgraph_core::retune::Configurations;
-use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Whether blocks may work.
@@ -55,42 +56,7 @@ pub(super) struct Run {
     end: Condvar,
 }
 
-/// Error or panic of a block.
-pub(super) struct Fault {
-    pub cause: String,
-    pub panic: bool,
-    /// Fault that other blocks report too.
-    pub shared: Option<SharedFault>,
-}
-
-impl Fault {
-    pub fn error(error: &BlockError) -> Self {
-        let shared = error.shared_fault().cloned();
-        Self { cause: with_causes(error), panic: false, shared }
-    }
-
-    pub fn panic(panic: &(dyn Any + Send)) -> Self {
-        Self { panic: true, ..Self::of(panic_text(panic)) }
-    }
-
-    /// A fault of one block with this cause.
-    pub fn of(cause: impl Into<String>) -> Self {
-        Self { cause: cause.into(), panic: false, shared: None }
-    }
-
-    /// Appends the reason why the block did not survive the fault.
-    pub fn because(mut self, why: &str) -> Self {
-        self.cause = format!("{}; {why}", self.cause);
-        self
-    }
-}
-
 const GATES: [Gate; 3] = [Gate::Closed, Gate::Open, Gate::Cancelled];
-
-/// Locks `mutex`, also after a panic in another thread: all data here stay consistent.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Run {
     pub fn new(cells: Vec<Arc<Cell>>, events: Arc<Events>) -> Arc<Self> {
@@ -131,9 +97,14 @@ impl Run {
         }
     }
 
+    /// Number of the block called `name`.
+    pub fn number(&self, name: &str) -> Option<usize> {
+        self.numbers.get(name).copied()
+    }
+
     /// The block called `name`.
     pub fn cell(&self, name: &str) -> Option<&Arc<Cell>> {
-        self.numbers.get(name).map(|number| &self.cells[*number])
+        self.number(name).map(|number| &self.cells[number])
     }
 
     pub fn gate(&self) -> Gate {

@@ -2,19 +2,20 @@
 
 use super::cell::Cell;
 use super::fsdr;
-use super::hosted::Hosted;
+use super::hosted::{Hosted, Mailbox};
+use super::lock::lock;
 use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered, Unfinished};
-use super::run::{Gate, Run, lock};
+use super::run::{Gate, Run};
 use super::slot_counts::SlotBlock;
 use super::stalls::Stall;
 use crate::connections::{Connection, Options, connections};
+use fxgraph_core::changes::ConfigChange;
 use fxgraph_core::counter::Counters;
 use fxgraph_core::edge::WhenFull;
 use fxgraph_core::event::{BlockEvents, Event, EventKind, Events};
 use fxgraph_core::frame::Pool;
 use fxgraph_core::kind::Waker;
 use fxgraph_core::port::PortType;
-use fxgraph_core::retune::ConfigChange;
 use fxgraph_core::summary::Summary;
 use fxgraph_flowgraph::{Assembly, Rebuild};
 use std::collections::BTreeSet;
@@ -39,7 +40,7 @@ pub fn start(assembly: Assembly, options: Options) -> Result<Running, StartError
 pub struct Prepared {
     assembly: Assembly,
     connections: Vec<Connection>,
-    run: Arc<Run>,
+    handle: Handle,
 }
 
 impl Prepared {
@@ -61,30 +62,32 @@ impl Prepared {
         let sources = sources(run.cells.len(), &connections);
         measure_latency(&assembly, &sources, &run);
         find_origins(&connections, &sources, &run);
-        Ok(Self { assembly, connections, run })
+        let mailboxes = run.cells.iter().map(|_| Arc::default()).collect();
+        Ok(Self { assembly, connections, handle: Handle { run, mailboxes } })
     }
 
     /// Discards the run, none of whose blocks was started.
     pub fn discard(self) {
-        self.run.discard();
+        self.handle.run.discard();
     }
 
     /// Returns a handle, which is valid before and after the start.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle { run: Arc::clone(&self.run) }
+        self.handle.clone()
     }
 
     /// Starts the run, see [`start`].
     pub fn start(self, options: Options) -> Result<Running, StartError> {
-        let Self { assembly, connections, run } = self;
+        let Self { assembly, connections, handle } = self;
+        let Handle { run, mailboxes } = handle.clone();
         run.launch();
-        let running = Running { handle: Handle { run: Arc::clone(&run) } };
+        let running = Running { handle };
         if assembly.parts.is_empty() {
             run.set_ended(None);
             return Ok(running);
         }
-        fsdr::launch(assembly, &connections, options, &run)
+        fsdr::launch(assembly, &connections, options, (&run, &mailboxes))
             .inspect_err(|error| run.set_ended(Some(error.to_string())))?;
         if run.gate() == Gate::Cancelled {
             return Err(StartError::Blocks(run.wait().failures));
@@ -172,6 +175,8 @@ pub struct Running {
 #[derive(Clone)]
 pub struct Handle {
     run: Arc<Run>,
+    /// Commands to the blocks, in the order of the cells of `run`.
+    mailboxes: Arc<[Arc<Mailbox>]>,
 }
 
 impl Handle {
@@ -258,20 +263,19 @@ impl Handle {
         limit: Duration,
         question: impl FnOnce(&mut Hosted) -> T + Send + 'static,
     ) -> Result<T, Unanswered> {
-        let Some(cell) = self.run.cell(block) else {
+        let Some(number) = self.run.number(block) else {
             return Err(Unanswered::NoSuchBlock(block.to_owned()));
         };
         let (answer, answers) = mpsc::sync_channel(1);
         // The first to set it decides: the block begins, or the caller gives up.
         let is_decided = Arc::new(AtomicBool::new(false));
         let decide = Arc::clone(&is_decided);
-        cell.mailbox.post(Box::new(move |hosted| {
+        self.post(number, move |hosted| {
             if !decide.swap(true, Ordering::AcqRel) {
                 // Fails only if the caller has given up.
                 let _ = answer.send(question(hosted));
             }
-        }));
-        cell.wake.wake();
+        });
         let ended = || Unanswered::Ended(block.to_owned());
         match answers.recv_timeout(limit) {
             Ok(answer) => Ok(answer),
@@ -302,10 +306,15 @@ impl Handle {
         block: &str,
         command: impl FnOnce(&mut Hosted) + Send + 'static,
     ) {
-        if let Some(cell) = self.run.cell(block) {
-            cell.mailbox.post(Box::new(command));
-            cell.wake.wake();
+        if let Some(number) = self.run.number(block) {
+            self.post(number, command);
         }
+    }
+
+    /// Posts `command` to a block, and wakes the block.
+    fn post(&self, number: usize, command: impl FnOnce(&mut Hosted) + Send + 'static) {
+        self.mailboxes[number].post(Box::new(command));
+        self.run.cells[number].wake.wake();
     }
 
     /// Sets the function that recreates `block` when it is restarted.

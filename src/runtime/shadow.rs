@@ -2,11 +2,13 @@
 
 use super::cell::Cell;
 use super::hosted::Hosted;
+use super::lock::lock;
 use super::report::Unanswered;
-use super::run::{Run, lock};
+use super::run::Run;
 use super::running::Handle;
 use super::swap::NotSwapped;
 use super::swap::candidate::{Link, Order, launch};
+use fxgraph_core::changes::{Change, ConfigIds};
 use fxgraph_core::counter::Counter;
 use fxgraph_core::difference::{Difference, StreamDifference};
 use fxgraph_core::edge::Tee;
@@ -17,7 +19,6 @@ use fxgraph_core::event::EventKind;
 use fxgraph_core::kind::Waker;
 use fxgraph_core::npy;
 use fxgraph_core::port::PortType;
-use fxgraph_core::retune::{Change, ConfigIds};
 use fxgraph_cuda::{self as cuda, CudaError, Device, Readout};
 use fxgraph_flowgraph::Part;
 use std::error::Error;

@@ -1,9 +1,9 @@
 //! Detection of stalled blocks, which no frame passes, as a state and as events.
 
-use super::cell::Cell;
+use super::cell::{Cell, Progress};
 use super::deadlocks::{self, Deadlock};
+use super::lock::lock;
 use super::report::RunState;
-use super::run::lock;
 use super::timing::For;
 use fxgraph_core::event::{EventKind, Events};
 use std::sync::{Arc, Mutex};
@@ -16,27 +16,6 @@ const FRAMES: f64 = 10.0;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Factor on the time limit of a block that is busy, or that lacks input although no upstream block is stalled.
 const MORE_PATIENCE: u32 = 10;
-
-/// Progress of a block, and the state of its queues.
-pub(super) struct Progress<'a> {
-    pub is_running: bool,
-    /// Frames consumed; for a source: pushed.
-    pub frames: u64,
-    /// Frames pushed.
-    pub pushed: u64,
-    /// Duration of the consumed signal, in seconds; the shortest over the inputs.
-    pub taken_seconds: f64,
-    /// Duration of the signal per pushed frame, in seconds; 0 for a block without outputs.
-    pub push_seconds: f64,
-    /// Expected frame interval, in seconds.
-    pub frame_seconds: f64,
-    /// Cause of the wait; `None` while the block works.
-    pub waits: Option<For>,
-    /// Whether the queue of an input is empty.
-    pub lacks_input: bool,
-    /// Numbers of the blocks directly upstream.
-    pub before: &'a [usize],
-}
 
 /// Progress of a block at earlier checks.
 struct Known {

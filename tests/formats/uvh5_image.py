@@ -1,6 +1,7 @@
 """A source in the sky, from samples that NumPy makes to an image of WSClean: `uvh5_image.py make ZONE`, then
-`uvh5_image.py image FILE`."""
+`uvh5_image.py image FILE` or, if the F-engines followed the phase centre, `uvh5_image.py image_as_tracked FILE`."""
 
+import json
 import subprocess
 import sys
 import warnings
@@ -10,7 +11,36 @@ import numpy as np
 RATE, SYNC = 200e6, 1790000000
 PLACES = np.array([[0, 0, 0], [12, 3, 0], [-7, 21, 0.5], [30, -18, 0.2], [-25, -9, 1], [4, 38, 0], [17, 15, 0.4], [-31, 26, 0]])
 AZIMUTH, ELEVATION = np.radians(37.0), np.radians(62.0)
+# A phase centre 9 degrees from the source.
+CENTRE = np.radians(49.0), np.radians(55.0)
 SAMPLES = 1 << 20
+
+
+def towards(azimuth, elevation):
+    return np.array([np.sin(azimuth) * np.cos(elevation), np.cos(azimuth) * np.cos(elevation), np.sin(elevation)])
+
+
+def on_the_sky(azimuth, elevation, time, location):
+    from astropy import units as u
+    from astropy.coordinates import AltAz, SkyCoord
+
+    return SkyCoord(AltAz(az=azimuth * u.rad, alt=elevation * u.rad, obstime=time, location=location)).icrs
+
+
+def follow(zone):
+    """Delay models of the antennas, with the phases of the band's centre on the sky, and the phase centre that they follow."""
+    from astropy.coordinates import EarthLocation
+    from astropy.time import Time
+    from scipy.constants import c
+
+    early = PLACES @ towards(*CENTRE) / c
+    phases = -2 * np.pi * (int(zone) - 0.5) * RATE / 2 * early
+    location = EarthLocation(lat=-30.7, lon=21.4, height=1000)
+    centre = on_the_sky(*CENTRE, Time(SYNC, format="unix"), location)
+    return {
+        "delays": [[[{"start_samples": 0, "delay_seconds": d, "phase_radians": p}]] * 2 for d, p in zip(early.tolist(), phases.tolist())],
+        "centre": {"name": "field", "right_ascension_degrees": centre.ra.deg, "declination_degrees": centre.dec.deg},
+    }
 
 
 def make(zone):
@@ -18,7 +48,6 @@ def make(zone):
     nearer to it, and of the receiver."""
     from scipy.constants import c
 
-    towards = np.array([np.sin(AZIMUTH) * np.cos(ELEVATION), np.cos(AZIMUTH) * np.cos(ELEVATION), np.sin(ELEVATION)])
     rng = np.random.default_rng(7)
     # Sampling moves the frequency f on the sky of an even zone to zone / 2 * RATE - f, and conjugates.
     sampled, is_even = np.fft.rfftfreq(SAMPLES, 1 / RATE), int(zone) % 2 == 0
@@ -27,30 +56,31 @@ def make(zone):
         spectrum = np.fft.rfft(rng.normal(0, 12, SAMPLES))
         for antenna, place in enumerate(PLACES):
             # e(t) = s(t + place . towards / c).
-            earlier = place @ towards / c
+            earlier = place @ towards(AZIMUTH, ELEVATION) / c
             turned = spectrum * np.exp(2j * np.pi * frequencies * earlier)
             voltage = np.fft.irfft(turned.conj() if is_even else turned, SAMPLES)
             voltage += rng.normal(0, 12, SAMPLES)
             np.save(f"a{antenna}p{pol}.npy", np.clip(np.rint(voltage), -128, 127).astype(np.int16))
-    print(PLACES.tolist())
+    print(json.dumps({"places": PLACES.tolist(), **follow(zone)}))
+
+
+def load(path):
+    """The data, without the ends of the band, and the source's place."""
+    from astropy.time import Time
+    from pyuvdata import UVData
+
+    data = UVData.from_file(path)
+    time = Time(data.time_array.mean(), format="jd")
+    data.select(freq_chans=np.arange(10, 60))
+    return data, on_the_sky(AZIMUTH, ELEVATION, time, data.telescope.location)
 
 
 def away_from_the_source(path, degrees):
     """The data, phased to a place that is `degrees` away from the source in both directions, and the source's place."""
     from astropy import units as u
-    from astropy.coordinates import AltAz, SkyCoord
-    from astropy.time import Time
-    from pyuvdata import UVData
+    from astropy.coordinates import SkyCoord
 
-    data = UVData.from_file(path)
-    place = AltAz(
-        az=AZIMUTH * u.rad,
-        alt=ELEVATION * u.rad,
-        obstime=Time(data.time_array.mean(), format="jd"),
-        location=data.telescope.location,
-    )
-    place = SkyCoord(place).icrs
-    data.select(freq_chans=np.arange(10, 60))
+    data, place = load(path)
     centre = SkyCoord(place.ra + degrees * u.deg, place.dec - degrees * u.deg)
     data.phase(lon=centre.ra.rad, lat=centre.dec.rad, cat_name="field", phase_frame="icrs")
     return data, place
@@ -66,11 +96,19 @@ def uvfits(path):
 
 def image(path):
     """Images of the file, away from the source, show it at its place."""
+    # Mirrored images would be 20 degrees off.
+    show(*away_from_the_source(path, 10))
+
+
+def image_as_tracked(path):
+    """Images of the file show the source at its place with the baseline vectors of the file."""
+    show(*load(path))
+
+
+def show(data, place):
     from astropy.io import fits
     from astropy.wcs import WCS
 
-    # Mirrored images would be 20 degrees off.
-    data, place = away_from_the_source(path, 10)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         data.write_ms("field.ms")

@@ -1,13 +1,30 @@
 //! From samples that NumPy makes to images of WSClean and CASA, which must have the source at its place.
 
 use super::{needs, run_flowgraph, script, script_in};
+use serde_json::{Value, json};
 
 /// A directory with the visibilities of an array of eight antennas that sample in `zone` and count from
-/// `first_antenna_number`, in `sky.uvh5`.
-fn visibilities(zone: u32, first_antenna_number: u32) -> tempfile::TempDir {
+/// `first_antenna_number`, in `sky.uvh5`; unprojected, or of F-engines that follow a phase centre.
+fn visibilities(zone: u32, first_antenna_number: u32, is_tracked: bool) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    let places = script(directory.path(), "uvh5_image.py", &["make", &zone.to_string()]);
-    let places = places.trim();
+    let made = script(directory.path(), "uvh5_image.py", &["make", &zone.to_string()]);
+    let made: Value = serde_json::from_str(&made).unwrap();
+    let places = &made["places"];
+    let none = json!([[], []]);
+    let antennas: Vec<String> = (0..8)
+        .map(|n| {
+            let delays = if is_tracked { &made["delays"][n] } else { &none };
+            let parameters = json!({"number": n, "delays": delays});
+            format!("  antenna{n}: {{template: antenna, parameters: {parameters}}}\n")
+        })
+        .collect();
+    let antennas = antennas.concat();
+    let inputs = (0..8).map(|n| format!("antenna{n}")).collect::<Vec<_>>().join(", ");
+    let centre = if is_tracked {
+        format!("      phase_centre: {}\n", made["centre"])
+    } else {
+        String::new()
+    };
     run_flowgraph(
         directory.path(),
         &format!(
@@ -15,7 +32,7 @@ fn visibilities(zone: u32, first_antenna_number: u32) -> tempfile::TempDir {
 flowgraph: image
 templates:
   antenna:
-    parameters: {{number: 0}}
+    parameters: {{number: 0, delays: [[], []]}}
     blocks:
       pol:
         kind: file_source
@@ -31,11 +48,10 @@ templates:
       f:
         kind: f_engine
         inputs: ["pol[0]", "pol[1]"]
-        parameters: {{channels: 64, spectra_per_heap: 64, gains: 0.3}}
+        parameters: {{channels: 64, spectra_per_heap: 64, gains: 0.3, delays: "${{delays}}"}}
     outputs: {{output: f}}
 blocks:
-  antenna: {{template: antenna, replicate: 8, parameters: {{number: "${{index}}"}}}}
-  array: {{kind: antenna_stack, inputs: ["antenna[*]"]}}
+{antennas}  array: {{kind: antenna_stack, inputs: [{inputs}]}}
   x: {{kind: correlator, input: array, parameters: {{spectra_per_dump: 2048}}}}
   sky:
     kind: uvh5_sink
@@ -45,30 +61,37 @@ blocks:
       first_antenna_number: {first_antenna_number}
       telescope: {{name: laboratory, latitude_degrees: -30.7, longitude_degrees: 21.4, height_metres: 1000}}
       antennas_enu_metres: {places}
-"#
+{centre}"#
         ),
     );
     directory
 }
 
 /// Images an array of eight antennas that sample in `zone`, with WSClean.
-fn source_is_at_its_place(zone: u32) {
+fn source_is_at_its_place(zone: u32, is_tracked: bool) {
     if !needs::formats() || !needs::wsclean() {
         return;
     }
-    let directory = visibilities(zone, 0);
-    let said = script(directory.path(), "uvh5_image.py", &["image", "sky.uvh5"]);
+    let directory = visibilities(zone, 0, is_tracked);
+    let check = if is_tracked { "image_as_tracked" } else { "image" };
+    let said = script(directory.path(), "uvh5_image.py", &[check, "sky.uvh5"]);
     assert!(said.contains("degrees from the source"), "{said}");
 }
 
 #[test]
 fn source_is_at_its_place_in_an_image() {
-    source_is_at_its_place(1);
+    source_is_at_its_place(1, false);
 }
 
 #[test]
 fn source_of_an_inverted_spectrum_is_at_its_place_in_an_image() {
-    source_is_at_its_place(2);
+    source_is_at_its_place(2, false);
+}
+
+#[test]
+fn source_beside_a_tracked_phase_centre_is_at_its_place_in_an_image() {
+    source_is_at_its_place(1, true);
+    source_is_at_its_place(2, true);
 }
 
 #[test]
@@ -78,7 +101,7 @@ fn casa_imports_uvfits_and_images_the_source_at_its_place() {
     }
     for zone in [1, 2] {
         // UVFITS counts antennas from 1; CASA fails at an antenna 0.
-        let directory = visibilities(zone, 1);
+        let directory = visibilities(zone, 1, false);
         let place = script(directory.path(), "uvh5_image.py", &["uvfits", "sky.uvh5"]);
         let place: Vec<&str> = place.split_whitespace().collect();
         let arguments = [&["field.uvfits"][..], &place].concat();

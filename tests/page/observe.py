@@ -286,7 +286,7 @@ def the_whole_flowgraph_is_changed(page):
     check.click()
     plan = outcome.locator(".plan tbody")
     expect(plan.filter(has_text="seamless")).to_contain_text("parameters.taps: 8 → 4")
-    expect(plan.filter(has_text="retune")).to_contain_text("parameters.gains: 0.4 → 0.3")
+    expect(plan.filter(has_text="live_update")).to_contain_text("parameters.gains: 0.4 → 0.3")
     apply.click()
     expect(outcome).to_contain_text("The flowgraph is updated. Data are those of the new flowgraph from timestamp")
     text.fill(as_it_runs.replace("channels: 64", "channels: 32"))

@@ -6,4 +6,5 @@ pub mod http;
 pub mod needs;
 pub mod programs;
 pub mod python;
+pub mod repository;
 pub mod stops;

@@ -1,8 +1,9 @@
 //! Python virtual environments with pinned packages, created when first needed.
 
+use super::repository::root;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
@@ -38,8 +39,7 @@ pub fn environment(name: &str, requirements: &str) -> Result<PathBuf, String> {
 }
 
 fn make_environment(name: &str, requirements: &str) -> Result<PathBuf, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let root = root.canonicalize().map_err(|error| error.to_string())?;
+    let root = root();
     let requirements = root.join(requirements);
     let said = |error: std::io::Error| error.to_string();
     let wanted = std::fs::read_to_string(&requirements).map_err(said)?;

@@ -2,6 +2,7 @@
 
 use super::http::{FILTERED, Program};
 use super::{needs, python, rejected, stderr, stop, told};
+use crate::support::repository::root;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -15,7 +16,7 @@ fn compare(directory: &Path, arguments: &[&str]) -> Output {
 
 /// Compares implementations of blocks in the first flowgraph of the ladder, at a small size.
 fn first_light(directory: &Path, arguments: &[&str]) -> Output {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs/01_first_light.yaml");
+    let file = root().join("flowgraphs/01_first_light.yaml");
     let dumps = format!("dumps={DUMPS}");
     let small = ["--set", "channels=64", "--set", &dumps, "--set", "heaps_per_dump=3"];
     compare(directory, &[&[file.to_str().unwrap()], arguments, &small].concat())

@@ -3,7 +3,7 @@
 use super::http::{Program, Response, request};
 use super::{TUNABLE, patch};
 use fxgraph_api::blocks::{BlockPage, BlockSummary};
-use fxgraph_api::changes::{ChangeInfo, Retuned, UpdateInfo};
+use fxgraph_api::changes::{ChangeInfo, LiveUpdate, UpdateInfo};
 use fxgraph_api::events::EventList;
 use fxgraph_api::flowgraph::{FlowgraphPage, Health};
 use fxgraph_api::frames::Snapshot;
@@ -52,7 +52,7 @@ fn answers_are_read_without_loss() {
     assert_eq!(whole::<Problem>(&get("blocks/sourc")).status, 404);
 
     let signals = r#"{"source": {"signals": "cw(0.3, 2000)"}}"#;
-    whole::<Retuned>(&patch(&program, "/api/v1/blocks", signals));
+    whole::<LiveUpdate>(&patch(&program, "/api/v1/blocks", signals));
     let swap = r#"{"on_fault": "skip"}"#;
     whole::<ChangeInfo>(&patch(&program, "/api/v1/blocks/a?dry_run=true", swap));
     whole::<UpdateInfo>(&send("PUT", "flowgraph?dry_run=true", "application/yaml", &flowgraph));
@@ -72,12 +72,15 @@ fn swap_of_a_source_to_other_live_values_is_a_live_update() {
     };
     let live = r#""signals": "cw(0.3, 2000)""#;
     let would: ChangeInfo = whole(&swap("dry_run=true", live));
-    assert_eq!((would.way.as_str(), would.restart_because, would.is_made), ("retune", None, false));
+    assert_eq!(
+        (would.way.as_str(), would.restart_because, would.is_made),
+        ("live_update", None, false)
+    );
     let more = format!("{live}, \"period_samples\": 16384");
     let other: ChangeInfo = whole(&swap("dry_run=true", &more));
     assert!(other.way == "restart" && other.restart_because.is_some());
     let made: ChangeInfo = whole(&swap("dry_run=false", live));
-    assert!(made.way == "retune" && made.is_made);
+    assert!(made.way == "live_update" && made.is_made);
     let block = || program.get("/api/v1/blocks/source").json();
     let began = Instant::now();
     while block()["parameters"]["signals"] != "cw(0.3, 2000)" {

@@ -55,7 +55,10 @@ fn flowgraph_is_replaced_live_or_with_a_restart() {
     let program = Program::running(directory.path(), TUNABLE, &["--files", "."]);
     let other = format!("# Louder.\n{}", TUNABLE.replace("cw(0.1, 1000)", "cw(0.2, 1000)"));
     let said = put(&program, "?dry_run=true", &other).json();
-    assert_eq!((&said["blocks"][0]["way"], &said["is_made"]), (&"retune".into(), &false.into()));
+    assert_eq!(
+        (&said["blocks"][0]["way"], &said["is_made"]),
+        (&"live_update".into(), &false.into())
+    );
     assert_eq!(said["blocks"][1]["way"], "nothing");
     let made = put(&program, "", &other);
     assert_eq!(made.status, 200, "{made:?}");

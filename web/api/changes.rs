@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 /// Result of a live update.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Retuned {
+pub struct LiveUpdate {
     /// Timestamp (ADC samples since the sync time) of the first sample with the new values.
     pub effective_timestamp: u64,
     /// Whether the requested timestamp had passed.
@@ -82,7 +82,7 @@ pub struct ChangeInfo {
     pub block: String,
     /// Differences.
     pub differences: Vec<DifferenceInfo>,
-    /// Way of the change: `nothing`, `retune` (live update of a source), `seamless` or `held` (swap), or `restart`.
+    /// Way of the change: `nothing`, `live_update` (live update of a source), `seamless` or `held` (swap), or `restart`.
     #[schema(example = "seamless")]
     pub way: String,
     /// Description of the expected interruption.
@@ -105,9 +105,9 @@ pub struct ChangeInfo {
 pub struct BlockUpdateInfo {
     /// Name of the block.
     pub block: String,
-    /// Way of the change: `nothing`, `queue` (`when_full`, at once), `retune` (live update), `seamless` or `held` (swap),
+    /// Way of the change: `nothing`, `queue` (`when_full`, at once), `live_update` (live update), `seamless` or `held` (swap),
     /// or `restart`.
-    #[schema(example = "retune")]
+    #[schema(example = "live_update")]
     pub way: String,
     /// Description of the expected interruption.
     #[schema(example = "none")]

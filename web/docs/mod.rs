@@ -4,7 +4,9 @@ mod manual;
 mod swagger;
 
 use axum::Router;
+use std::collections::BTreeMap;
 
-pub(crate) fn router() -> Router {
-    manual::router().merge(swagger::router())
+/// `manual` returns the pages that the program adds to the manual.
+pub(crate) fn router(manual: fn() -> BTreeMap<String, String>) -> Router {
+    manual::router(manual).merge(swagger::router())
 }

@@ -381,7 +381,7 @@ impl<'de> Deserialize<'de> for Blocks {
 }
 
 /// `PATCH /api/v1/blocks`: to the part of these blocks, or in two steps to several.
-pub(super) async fn retune(
+pub(super) async fn live_update(
     State(fleet): State<Fleet>,
     Extension(Peer(client)): Extension<Peer>,
     method: Method,

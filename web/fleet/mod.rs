@@ -27,6 +27,7 @@ mod tests;
 mod update;
 
 pub use parts::{Deployed, Find};
+pub use requests::openapi;
 pub(crate) use requests::{description, router};
 
 use crate::app::Permission;

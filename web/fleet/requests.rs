@@ -126,7 +126,7 @@ fn shared(method: &Method, path: &str) -> Option<Shared> {
             )
         },
         ("PATCH", "/api/v1/blocks") => Shared::passed(
-            on(filter, forward::retune),
+            on(filter, forward::live_update),
             "Blocks of several parts change at one timestamp or not at all: each part prepares the update, then all \
              commit it.",
         ),
@@ -216,6 +216,12 @@ async fn reject(method: Method) -> Problem {
 /// Router of all requests that need the token.
 pub(crate) fn router(fleet: Fleet) -> Router {
     described().split_for_parts().0.with_state(fleet)
+}
+
+/// The OpenAPI 3.1 document of a fleet, as JSON.
+#[must_use]
+pub fn openapi() -> serde_json::Value {
+    serde_json::to_value(description()).unwrap_or_default()
 }
 
 /// The OpenAPI 3.1 document.
@@ -357,8 +363,8 @@ mod tests {
         let block = statuses("/api/v1/blocks/{name}", "get");
         assert_eq!(block["502"]["description"], "the part does not answer the request");
         assert!(block["502"]["content"]["application/problem+json"].is_object());
-        let retune = statuses("/api/v1/blocks", "patch");
-        let busy = retune["503"]["description"].as_str().unwrap();
+        let live_update = statuses("/api/v1/blocks", "patch");
+        let busy = live_update["503"]["description"].as_str().unwrap();
         assert!(busy.contains("Retry-After") && busy.contains("has a trouble"), "{busy}");
         assert!(statuses("/api/v1/blocks", "get")["502"].is_null());
     }

@@ -10,7 +10,7 @@ use axum::Json;
 use axum::body::to_bytes;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use futures_util::future::join_all;
-use fxgraph_api::changes::{ParameterName, PreparedUpdate, Retuned, TakenBack};
+use fxgraph_api::changes::{LiveUpdate, ParameterName, PreparedUpdate, TakenBack};
 use fxgraph_api::problem::Problem as Document;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -98,7 +98,7 @@ struct Prepared {
 }
 
 /// Updates blocks of several parts at one timestamp: `at`, or the earliest one that leaves all parts enough time.
-pub(super) async fn update(values: Values, at: Option<u64>) -> Result<Json<Retuned>, Problem> {
+pub(super) async fn update(values: Values, at: Option<u64>) -> Result<Json<LiveUpdate>, Problem> {
     let prepared = prepare(&values).await?;
     let at = match timestamp(&prepared, at) {
         Ok(at) => at,
@@ -109,7 +109,7 @@ pub(super) async fn update(values: Values, at: Option<u64>) -> Result<Json<Retun
     };
     let commits = prepared.iter().map(|prepared| async move {
         let path = format!("/api/v1/updates/{}/commit?at={at}", prepared.update.id);
-        ask::<Retuned>(&prepared.part, Method::POST, &path, None, COMMIT).await
+        ask::<LiveUpdate>(&prepared.part, Method::POST, &path, None, COMMIT).await
     });
     let commits = join_all(commits).await;
     if let Some(last) = last_steady(&commits) {
@@ -119,12 +119,12 @@ pub(super) async fn update(values: Values, at: Option<u64>) -> Result<Json<Retun
 }
 
 /// The result, if all parts have committed.
-fn last_steady(commits: &[Result<Retuned, Failure>]) -> Option<Retuned> {
-    let all: Option<Vec<&Retuned>> = commits.iter().map(|commit| commit.as_ref().ok()).collect();
+fn last_steady(commits: &[Result<LiveUpdate, Failure>]) -> Option<LiveUpdate> {
+    let all: Option<Vec<&LiveUpdate>> = commits.iter().map(|commit| commit.as_ref().ok()).collect();
     let all = all?;
     let understood = all.iter().flat_map(|made| made.understood.clone()).collect();
     let last = all.into_iter().max_by_key(|made| made.steady_state_timestamp)?;
-    Some(Retuned { understood, ..last.clone() })
+    Some(LiveUpdate { understood, ..last.clone() })
 }
 
 async fn prepare(values: &Values) -> Result<Vec<Prepared>, Problem> {
@@ -216,7 +216,7 @@ struct Fate {
 /// Cancels the update at a part, or takes it back.
 async fn undo(
     Prepared { part, update, .. }: &Prepared,
-    commit: &Result<Retuned, Failure>,
+    commit: &Result<LiveUpdate, Failure>,
     at: u64,
 ) -> Fate {
     let fate = |is_undone, has_kept, text: &str| {
@@ -258,7 +258,7 @@ async fn undo(
 /// Takes the update back where it was committed; returns the answer to the client.
 async fn take_back(
     prepared: &[Prepared],
-    commits: Vec<Result<Retuned, Failure>>,
+    commits: Vec<Result<LiveUpdate, Failure>>,
     at: u64,
 ) -> Problem {
     let undone = prepared.iter().zip(&commits).map(|(prepared, commit)| undo(prepared, commit, at));

@@ -9,17 +9,17 @@ use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::{Extension, Json};
-use fxgraph::control::{self, Change, Difference, Rejected, RetuneError, SwapError, Way};
+use fxgraph::control::{self, Change, Difference, LiveUpdateError, Rejected, SwapError, Way};
 use fxgraph::diagnostic::{first, to_json};
 use fxgraph::flowgraph::request::Request;
 use fxgraph::runtime::{Unanswered, with_causes};
-use fxgraph_api::changes::{ChangeInfo, DifferenceInfo, Retuned};
+use fxgraph_api::changes::{ChangeInfo, DifferenceInfo, LiveUpdate};
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::timeout;
 
 /// Time limit for blocks to accept new values.
-pub(super) const RETUNE: Duration = Duration::from_secs(15);
+pub(super) const LIVE_UPDATE: Duration = Duration::from_secs(15);
 /// Time for which a request waits for a swap, below its time limit; a swap of long frames goes on.
 const SWAP: Duration = Duration::from_secs(20);
 
@@ -49,7 +49,7 @@ fn info(change: &Change, is_made: bool) -> ChangeInfo {
 pub(super) fn way_name(way: &Way) -> &'static str {
     match way {
         Way::Nothing => "nothing",
-        Way::Retune => "retune",
+        Way::LiveUpdate => "live_update",
         Way::Seamless => "seamless",
         Way::Held { .. } => "held",
         Way::Restart(_) => "restart",
@@ -64,15 +64,15 @@ impl From<Rejected> for Problem {
     }
 }
 
-impl From<RetuneError> for Problem {
-    fn from(error: RetuneError) -> Self {
+impl From<LiveUpdateError> for Problem {
+    fn from(error: LiveUpdateError) -> Self {
         match error {
-            RetuneError::Rejected(rejected) => rejected.into(),
-            RetuneError::Busy => Self::busy(error.to_string()),
-            RetuneError::Unanswered(Unanswered::NoSuchBlock(_)) => {
+            LiveUpdateError::Rejected(rejected) => rejected.into(),
+            LiveUpdateError::Busy => Self::busy(error.to_string()),
+            LiveUpdateError::Unanswered(Unanswered::NoSuchBlock(_)) => {
                 Self::new(StatusCode::NOT_FOUND, error.to_string())
             }
-            RetuneError::NotStarted => Self::new(StatusCode::CONFLICT, error.to_string())
+            LiveUpdateError::NotStarted => Self::new(StatusCode::CONFLICT, error.to_string())
                 .help("start it, or replace it with `PUT /api/v1/flowgraph`"),
             _ => Self::new(StatusCode::CONFLICT, with_causes(&error))
                 .help("no parameter has changed; see `/api/v1/events` for details"),
@@ -84,7 +84,7 @@ impl From<SwapError> for Problem {
     fn from(error: SwapError) -> Self {
         let error = match error {
             SwapError::Busy => return Self::busy(error.to_string()),
-            SwapError::Retune(error) => return error.into(),
+            SwapError::LiveUpdate(error) => return error.into(),
             other => other,
         };
         Self::new(StatusCode::CONFLICT, with_causes(&error))
@@ -128,14 +128,14 @@ pub(super) fn read_object(body: &Bytes, most_bytes: usize) -> Result<Request, Pr
 }
 
 /// Sets live parameters of blocks, all at the same timestamp or none
-#[utoipa::path(patch, path = "/blocks", tag = "blocks", operation_id = "retune",
+#[utoipa::path(patch, path = "/blocks", tag = "blocks", operation_id = "live_update",
     params(("at" = Option<i64>, Query, minimum = 0,
         description = "effective timestamp, in ADC samples since the sync time; by default the earliest possible")),
     request_body(content = HashMap<String, HashMap<String, Value>>,
         description = "changed parameters, by name of block",
         example = json!({"f[0].postproc": {"gains": 2}})),
     responses(
-        (status = 200, description = "the values are scheduled in all blocks", body = Retuned),
+        (status = 200, description = "the values are scheduled in all blocks", body = LiveUpdate),
         (status = 400, description = "the body is not JSON, or `at` is not a timestamp"),
         (status = 404, description = "unknown block"),
         (status = 409, description = "the change is not possible now; nothing has changed"),
@@ -143,13 +143,13 @@ pub(super) fn read_object(body: &Bytes, most_bytes: usize) -> Result<Request, Pr
         (status = 422, description = "rejected, with all diagnostics; nothing has changed"),
         (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
     ))]
-pub(super) async fn retune(
+pub(super) async fn live_update(
     State(app): State<App>,
     Extension(Peer(client)): Extension<Peer>,
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Json<Retuned>, Problem> {
+) -> Result<Json<LiveUpdate>, Problem> {
     let at = asked::<u64>(&query, "at", "123456")?;
     expect_json(&headers)?;
     let turn = app.turn(client).await?;
@@ -158,9 +158,9 @@ pub(super) async fn retune(
         // Values take many times the memory of their text, so that only the request with the turn has them.
         let request = read_object(&body, app.body_bytes)?;
         drop(body);
-        app.told(None, app.control.retune(request, at, RETUNE).map_err(Problem::from))
+        app.told(None, app.control.live_update(request, at, LIVE_UPDATE).map_err(Problem::from))
     });
-    Ok(Json(retuned(&made.await?)))
+    Ok(Json(updated(&made.await?)))
 }
 
 /// Media types of NumPy files.
@@ -178,7 +178,7 @@ const ARRAYS: [&str; 2] = ["application/octet-stream", "application/x-npy"];
         the lists that the parameter takes, and complex elements are `{re, im}`",
         content((Vec<u8> = "application/octet-stream"), (Vec<u8> = "application/x-npy"))),
     responses(
-        (status = 200, description = "the values are scheduled", body = Retuned),
+        (status = 200, description = "the values are scheduled", body = LiveUpdate),
         (status = 400, description = "`at` is not a timestamp"),
         (status = 404, description = "unknown block"),
         (status = 409, description = "the change is not possible now; nothing has changed"),
@@ -193,7 +193,7 @@ pub(super) async fn set_array(
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Json<Retuned>, Problem> {
+) -> Result<Json<LiveUpdate>, Problem> {
     let at = asked::<u64>(&query, "at", "123456")?;
     if !ARRAYS.contains(&media_type(&headers).as_str()) {
         let detail = "the body must be a NumPy file";
@@ -206,13 +206,16 @@ pub(super) async fn set_array(
         let _turn = turn;
         let request = Request::array(&name, &parameter, &body);
         drop(body);
-        app.told(Some(&name), app.control.retune(request, at, RETUNE).map_err(Problem::from))
+        app.told(
+            Some(&name),
+            app.control.live_update(request, at, LIVE_UPDATE).map_err(Problem::from),
+        )
     });
-    Ok(Json(retuned(&made.await?)))
+    Ok(Json(updated(&made.await?)))
 }
 
-pub(super) fn retuned(made: &control::Retuned) -> Retuned {
-    Retuned {
+pub(super) fn updated(made: &control::LiveUpdate) -> LiveUpdate {
+    LiveUpdate {
         effective_timestamp: made.effective_timestamp,
         is_late: made.is_late,
         steady_state_timestamp: made.steady_state_timestamp,

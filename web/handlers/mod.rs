@@ -78,7 +78,7 @@ pub(crate) fn described() -> OpenApiRouter<App> {
             .routes(routes!(flowgraph::start))
             .routes(routes!(flowgraph::stop))
             .routes(routes!(flowgraph::abort))
-            .routes(routes!(blocks::list, changes::retune))
+            .routes(routes!(blocks::list, changes::live_update))
             .routes(routes!(history::get))
             .routes(routes!(blocks::get, changes::swap))
             .routes(routes!(changes::set_array))
@@ -155,6 +155,12 @@ fn operations(item: &mut openapi::PathItem) -> impl Iterator<Item = &mut openapi
 /// Router of all requests that need the token.
 pub(crate) fn router(app: App) -> Router {
     described().split_for_parts().0.with_state(app)
+}
+
+/// The OpenAPI 3.1 document of a flowgraph, as JSON.
+#[must_use]
+pub fn openapi() -> serde_json::Value {
+    serde_json::to_value(of_flowgraph()).unwrap_or_default()
 }
 
 /// The OpenAPI 3.1 document of a flowgraph.

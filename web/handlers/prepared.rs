@@ -1,143 +1,23 @@
 //! Live updates in two steps, for updates of several flowgraphs at one timestamp.
 
-use super::changes::{RETUNE, expect_json, read_object, retuned};
+use super::changes::{LIVE_UPDATE, expect_json, read_object, updated};
 use super::request::{asked, beside, lost};
 use crate::app::App;
 use crate::guard::Peer;
+use crate::prepared::{LEASE, Pending, is_over, is_unknown};
 use crate::problem::Problem;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use fxgraph::control::{self, Replaced, RetuneError};
-use fxgraph_api::changes::{ParameterName, PreparedUpdate, Retuned, TakenBack};
+use fxgraph::control;
+use fxgraph_api::changes::{LiveUpdate, ParameterName, PreparedUpdate, TakenBack};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
 use tokio::sync::oneshot;
-
-/// Largest number of committed updates that may be taken back, the newest ones.
-const MOST_COMMITTED: usize = 16;
-/// Time for which an update stays prepared, while other changes wait, and for which it may be taken back after its commit.
-const LEASE: Duration = Duration::from_secs(5);
-
-type Outcome = Result<Option<control::Retuned>, RetuneError>;
-
-/// A prepared update.
-struct Pending {
-    id: String,
-    /// Receives the timestamp; the update is cancelled when it is dropped.
-    decide: Sender<u64>,
-    done: oneshot::Receiver<Outcome>,
-}
-
-/// An update for which a commit was requested.
-struct Committed {
-    id: String,
-    at: Instant,
-    /// Values that the update has replaced; `None` if it is not committed, or not yet.
-    replaced: Option<Arc<Replaced>>,
-    is_taken_back: bool,
-}
-
-/// The updates of a flowgraph that clients have prepared.
-#[derive(Default)]
-pub(crate) struct PreparedUpdates(Mutex<Updates>);
-
-#[derive(Default)]
-struct Updates {
-    /// At most one, because other changes wait for it.
-    prepared: Option<Pending>,
-    /// In the order of their commits.
-    committed: Vec<Committed>,
-}
-
-impl PreparedUpdates {
-    /// The updates, without those that can no longer be taken back.
-    fn updates(&self) -> MutexGuard<'_, Updates> {
-        let mut updates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        updates.committed.retain(|update| update.at.elapsed() < LEASE);
-        updates
-    }
-
-    fn put(&self, pending: Pending) {
-        // An earlier one is over: this one has the turn.
-        self.updates().prepared = Some(pending);
-    }
-
-    /// Takes a prepared update to cancel it.
-    fn take(&self, id: &str) -> Option<Pending> {
-        self.updates().prepared.take_if(|pending| pending.id == id)
-    }
-
-    /// Takes a prepared update to commit it.
-    fn begin_commit(&self, id: &str) -> Result<Pending, Problem> {
-        let mut updates = self.updates();
-        let pending = updates.prepared.take_if(|pending| pending.id == id).ok_or_else(is_over)?;
-        let (id, at) = (id.to_owned(), Instant::now());
-        if updates.committed.len() == MOST_COMMITTED {
-            updates.committed.remove(0);
-        }
-        updates.committed.push(Committed { id, at, replaced: None, is_taken_back: false });
-        Ok(pending)
-    }
-
-    /// Notes a commit; the caller has the turn.
-    fn end_commit(&self, id: &str, replaced: Replaced) {
-        let mut updates = self.updates();
-        if let Some(update) = updates.committed.iter_mut().find(|update| update.id == id) {
-            update.replaced = Some(Arc::new(replaced));
-        }
-    }
-
-    /// Whether a commit of the update was requested.
-    fn may_be_committed(&self, id: &str) -> bool {
-        self.updates().committed.iter().any(|update| update.id == id)
-    }
-
-    /// Values that a committed update has replaced; the caller has the turn.
-    fn replaced(&self, id: &str) -> Result<Arc<Replaced>, Problem> {
-        let updates = self.updates();
-        let mut later = updates.committed.iter().skip_while(|update| update.id != id);
-        let own = later.next().filter(|update| !update.is_taken_back);
-        let own = own.and_then(|update| update.replaced.clone()).ok_or_else(is_unknown)?;
-        // A later update that is taken back restores the values of this one.
-        if later.filter_map(|update| update.replaced.as_deref()).any(|update| own.overlaps(update))
-        {
-            let detail = format!(
-                "a later update of the same parameters was committed less than {} s ago",
-                LEASE.as_secs()
-            );
-            return Err(Problem::new(StatusCode::CONFLICT, detail)
-                .help("check the values in force, and set the right ones"));
-        }
-        Ok(own)
-    }
-
-    /// Notes that an update was taken back.
-    fn end_take_back(&self, id: &str) {
-        let mut updates = self.updates();
-        if let Some(update) = updates.committed.iter_mut().find(|update| update.id == id) {
-            update.is_taken_back = true;
-        }
-    }
-}
-
-fn is_over() -> Problem {
-    let detail = "there is no such prepared update";
-    let help = format!("prepare it again; it is cancelled after {} s", LEASE.as_secs());
-    Problem::new(StatusCode::NOT_FOUND, detail).help(help)
-}
-
-fn is_unknown() -> Problem {
-    let detail = "there is no such update, or it can no longer be taken back";
-    let help = format!("a committed update can be taken back for {} s", LEASE.as_secs());
-    Problem::new(StatusCode::NOT_FOUND, detail).help(help)
-}
-
 /// Waits for the timestamp until the lease is over. The clock decides, also for a program that was stopped meanwhile.
 fn decision(decide: &Receiver<u64>) -> Option<u64> {
     let began = Instant::now();
@@ -178,7 +58,7 @@ pub(super) async fn prepare(
     let (of_hold, of_commit) = (app.clone(), id.clone());
     let hold = move || {
         let _turn = turn;
-        let outcome = of_hold.control.retune_prepared(request, RETUNE, |prepared| {
+        let outcome = of_hold.control.live_update_prepared(request, LIVE_UPDATE, |prepared| {
             let _ = offer.send(prepared);
             decision(&decided)
         });
@@ -218,7 +98,7 @@ pub(super) async fn prepare(
         ("at" = i64, Query, minimum = 0, description = "effective timestamp, in ADC samples since the sync time"),
     ),
     responses(
-        (status = 200, description = "the values are scheduled in all blocks", body = Retuned),
+        (status = 200, description = "the values are scheduled in all blocks", body = LiveUpdate),
         (status = 400, description = "`at` is missing or not a timestamp"),
         (status = 404, description = "no such prepared update: it was cancelled, or its time is over"),
         (status = 409, description = "a block has passed the timestamp; nothing has changed"),
@@ -228,7 +108,7 @@ pub(super) async fn commit(
     State(app): State<App>,
     Path(id): Path<String>,
     Query(query): Query<HashMap<String, String>>,
-) -> Result<Json<Retuned>, Problem> {
+) -> Result<Json<LiveUpdate>, Problem> {
     let at = asked::<u64>(&query, "at", "123456")?.ok_or_else(|| {
         Problem::new(StatusCode::BAD_REQUEST, "`at` is missing")
             .help("give a value like `at=123456`")
@@ -236,7 +116,7 @@ pub(super) async fn commit(
     let pending = app.prepared.begin_commit(&id)?;
     pending.decide.send(at).map_err(|_| is_over())?;
     match pending.done.await {
-        Ok(Ok(Some(made))) => Ok(Json(retuned(&made))),
+        Ok(Ok(Some(made))) => Ok(Json(updated(&made))),
         Ok(Err(error)) => Err(error.into()),
         _ => Err(is_over()),
     }
@@ -276,7 +156,7 @@ pub(super) async fn cancel(
         let replaced = app.prepared.replaced(&id)?;
         let take_back = move || {
             let _turn = turn;
-            let taken = app.control.take_back(&replaced, RETUNE)?;
+            let taken = app.control.take_back(&replaced, LIVE_UPDATE)?;
             app.prepared.end_take_back(&id);
             Ok(taken)
         };

@@ -6,7 +6,7 @@ use super::request::asked;
 use crate::app::App;
 use crate::guard::Peer;
 use crate::problem::Problem;
-use crate::taps::{Look, Room, Watch};
+use crate::taps::{Look, Room};
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, header};
@@ -130,9 +130,8 @@ pub(super) async fn get(
     let max_bytes = asked(&query, "max_bytes", "1000000")?.unwrap_or(MAX_BYTES);
     let output = Output::find(&app, &name, &port)?.up_to(max_bytes)?;
     let bytes = output.port.frame_bytes();
-    let watch =
-        Watch::open(&app, (client, Look::Once), output.name.clone(), bytes, 1, Duration::ZERO)
-            .await?;
+    let (look, name) = ((client, Look::Once), output.name.clone());
+    let watch = app.taps.open(&app.control, look, name, bytes, 1, Duration::ZERO).await?;
     let made = move |port: &PortType, frame: TapFrame| {
         let header = snapshot(output.name.clone(), port, &frame.header);
         (header, (format == Format::Npy).then(|| frame.to_npy(port)))

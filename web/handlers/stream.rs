@@ -7,7 +7,7 @@ use super::views::{DEFAULT_EVERY_SECONDS, EVERY_SECONDS};
 use crate::app::App;
 use crate::guard::Peer;
 use crate::problem::Problem;
-use crate::taps::{Look, Watch};
+use crate::taps::Look;
 use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::response::sse::{KeepAlive, Sse};
@@ -57,8 +57,8 @@ pub(super) async fn get(
     let seconds = within(&query, "every_seconds", &EVERY_SECONDS)?.unwrap_or(DEFAULT_EVERY_SECONDS);
     let output = Output::find(&app, &name, &port)?.up_to(max_bytes)?;
     let (bytes, pause) = (output.port.frame_bytes(), Duration::from_secs_f64(seconds));
-    let watch =
-        Watch::open(&app, (client, Look::Follow), output.name.clone(), bytes, every, pause).await?;
+    let (look, name) = ((client, Look::Follow), output.name.clone());
+    let watch = app.taps.open(&app.control, look, name, bytes, every, pause).await?;
     let made = move |port: &PortType, frame: TapFrame| StreamedFrame {
         header: snapshot(output.name.clone(), port, &frame.header),
         npy: BASE64_STANDARD.encode(frame.to_npy(port)),

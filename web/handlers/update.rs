@@ -10,7 +10,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
 use fxgraph::control::{
-    Applied, BlockUpdate, NotStartable, RetuneError, Step, Update, UpdateError, Updated, Way,
+    Applied, BlockUpdate, LiveUpdateError, NotStartable, Step, Update, UpdateError, Updated, Way,
 };
 use fxgraph::flowgraph::Setting;
 use fxgraph::runtime::with_causes;
@@ -29,7 +29,7 @@ fn block_info(BlockUpdate { block, differences, step }: &BlockUpdate) -> BlockUp
     let (way, gap, restart_because) = match step {
         Step::Same => ("nothing", none(), None),
         Step::Queue => ("queue", none(), None),
-        Step::Retune => ("retune", none(), None),
+        Step::LiveUpdate => ("live_update", none(), None),
         Step::Swap(way) => (way_name(way), way.gap(), None),
         Step::Restart(why) => ("restart", Way::Restart(String::new()).gap(), Some(why.clone())),
     };
@@ -70,7 +70,7 @@ impl From<NotStartable> for Problem {
 impl From<UpdateError> for Problem {
     fn from(error: UpdateError) -> Self {
         let error = match error {
-            UpdateError::Retune(RetuneError::Busy) => return Self::busy(error.to_string()),
+            UpdateError::LiveUpdate(LiveUpdateError::Busy) => return Self::busy(error.to_string()),
             UpdateError::NotStartable(error) => return error.into(),
             error => error,
         };

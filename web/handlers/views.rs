@@ -156,7 +156,7 @@ async fn open(
     let points = within(query, "points", &POINTS)?.unwrap_or(DEFAULT_POINTS);
     let bytes = output.port.frame_bytes();
     let pause = Duration::from_secs_f64(seconds);
-    let watch = Watch::open(app, looks, output.name, bytes, 1, pause).await?;
+    let watch = app.taps.open(&app.control, looks, output.name, bytes, 1, pause).await?;
     let made =
         move |port: &PortType, frame: TapFrame| view.message(port, &frame, &selected, points);
     Ok((watch, made))

@@ -83,7 +83,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         cases.push(case(name, ("i10p", 1 << 22, 10), &parameters, device));
     }
     for (mode, decimation, taps) in [("discard", 8, 128), ("no_discard", 4, 61)] {
-        cases.push(retuned("i10p", mode, decimation, taps, device));
+        cases.push(updated("i10p", mode, decimation, taps, device));
     }
     cases.extend(complex_cases(device));
     cases
@@ -133,13 +133,13 @@ fn complex_cases(device: DeviceName) -> Vec<Case> {
         let name = format!("complex samples, frames of 2^{log2_samples}");
         cases.push(case(name, ("cf32", 1 << 20, 16), &parameters, device));
     }
-    cases.push(retuned("cf32", "no_discard", 8, 128, device));
+    cases.push(updated("cf32", "no_discard", 8, 128, device));
     cases
 }
 
 /// A case in which `centre_hz` changes within a heap, at the start of a heap, twice within a frame, and at the
 /// start of a frame.
-fn retuned(dtype: &str, mode: &str, decimation: usize, taps: usize, device: DeviceName) -> Case {
+fn updated(dtype: &str, mode: &str, decimation: usize, taps: usize, device: DeviceName) -> Case {
     let (frame_samples, samples) = (1 << 15, 4096);
     let parameters = json!({
         "centre_hz": 434_567_891, "decimation": decimation, "mode": mode, "taps": taps,

@@ -7,7 +7,7 @@ use crate::f_engine::samples::host::{self, Number, Series};
 use crate::f_engine::samples::input::is_complex;
 use crate::f_engine::samples::pol::Count;
 use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
-use fxgraph::retune::{Change, Timed};
+use fxgraph::changes::{Change, Timed};
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, PortType, Ports};
 use fxgraph_dsp::decimate::filter;
 use fxgraph_dsp::mixer::{LANES, Mixer};
@@ -86,12 +86,12 @@ impl<S: Series<Number: Sample>> Cpu<S> {
 impl<S: Series<Number: Sample>> Block for Cpu<S> {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let Self { schedule, mixer, .. } = self;
-        let retune = |from, live| {
+        let update = |from, live| {
             if let Live::Mixer(new) = live {
                 mixer.set(from, new);
             }
         };
-        match schedule.place(io.inputs, retune) {
+        match schedule.place(io.inputs, update) {
             None => return Ok(Next::Wait),
             Some(Placed::Nowhere) => return Ok(Next::Finished),
             Some(Placed::Here) => {}
@@ -116,7 +116,7 @@ impl<S: Series<Number: Sample>> Block for Cpu<S> {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.schedule.changes.offer(change)
     }
 }

@@ -11,8 +11,8 @@ use crate::f_engine::samples::input::is_complex;
 use crate::f_engine::samples::packed_input::Lending;
 use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes, rate_hz};
 use bytemuck::{Pod, Zeroable};
+use fxgraph::changes::Timed;
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Pipeline, Tunable};
-use fxgraph::retune::Timed;
 use fxgraph::{BlockError, Dtype, Env, Header, PortType, Ports};
 use fxgraph_dsp::mixer::Frequency;
 use std::sync::Arc;
@@ -180,7 +180,7 @@ impl Converter {
 }
 
 impl Maker for Converter {
-    fn retune(&mut self, from: u64, live: Live) {
+    fn update(&mut self, from: u64, live: Live) {
         if let Live::Mixer(mixer) = live {
             self.frequency.set(from, mixer.frequency());
         }

@@ -21,9 +21,9 @@ use crate::f_engine::samples::host::{Baseband, Decoded};
 use crate::f_engine::samples::input::{is_complex, sample_rejections};
 use crate::f_engine::samples::schedule::{Sizes, rate_hz, ticks};
 use fxgraph::DeviceName;
+use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
-use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{
     At, Axis, Band, BlockError, Checked, Clock, Configured, Dtype, Env, Implementation,
     Implementations, Kind, KindSpec, LiveKind, PortType, Rejection, Resources, Sideband,

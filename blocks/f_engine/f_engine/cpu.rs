@@ -10,7 +10,7 @@ use crate::f_engine::samples::host::{self, Decoded, Series};
 use crate::f_engine::samples::pol::Count;
 use crate::f_engine::samples::power::Measured;
 use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
-use fxgraph::retune::Change;
+use fxgraph::changes::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports};
 use fxgraph_dsp::polyphase::Scratch;
 use fxgraph_dsp::simd::Lines;
@@ -179,7 +179,7 @@ impl Cpu {
 impl Block for Cpu {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let settings = &mut self.quantiser.settings;
-        match self.schedule.place(io.inputs, |from, live| settings.retune(from, live)) {
+        match self.schedule.place(io.inputs, |from, live| settings.update(from, live)) {
             None => return Ok(Next::Wait),
             Some(Placed::Nowhere) => return Ok(Next::Finished),
             Some(Placed::Here) => settings.advance(self.schedule.timestamp()),
@@ -203,7 +203,7 @@ impl Block for Cpu {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.schedule.changes.offer(change)
     }
 

@@ -327,8 +327,8 @@ impl TwoPass {
 impl Maker for TwoPass {
     const TABLES: &'static [&'static str] = &["gains"];
 
-    fn retune(&mut self, from: u64, live: Live) {
-        self.settings.retune(from, live);
+    fn update(&mut self, from: u64, live: Live) {
+        self.settings.update(from, live);
     }
 
     fn has_room(&mut self, pipeline_is_idle: bool) -> bool {

@@ -6,7 +6,7 @@ use crate::f_engine::samples::host::{self, Number, Series};
 use crate::f_engine::samples::pol::Count;
 use crate::f_engine::samples::power::{Level, Measured, summary};
 use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
-use fxgraph::retune::Change;
+use fxgraph::changes::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, PortType, Ports, Summary};
 use fxgraph_dsp::polyphase::{Fir, Scratch};
 use fxgraph_dsp::simd::InstructionSet;
@@ -172,7 +172,7 @@ impl<S: Series> Block for Cpu<S> {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.schedule.changes.offer(change)
     }
 

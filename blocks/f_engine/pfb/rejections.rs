@@ -6,8 +6,8 @@ use crate::common::delay::{MaxRates, reject_disorder, reject_piece};
 use crate::common::spectra::{MIN_CHANNELS, can_be_channels, nearest_channels};
 use crate::f_engine::samples::input::is_complex;
 use crate::f_engine::samples::schedule::ticks;
+use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::diagnostic::codes;
-use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{At, PortType, Rejection};
 
 /// Widest pass band of the filter, in channels.

@@ -6,7 +6,7 @@ use super::quantiser::{Quantiser, TILE_SPECTRA};
 use crate::common::live::Live;
 use crate::common::parallel::Threads;
 use crate::common::spectra::Shape;
-use fxgraph::retune::{Change, Changes};
+use fxgraph::changes::{Change, Changes};
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next};
 use fxgraph_dsp::real_fft::RealFixup;
 use fxgraph_dsp::unzip::Unzip;
@@ -115,7 +115,7 @@ impl Cpu {
     fn begin(&mut self, input: &Header) {
         let samples = self.shape.spectra * self.shape.step;
         for (from, live) in self.changes.begin(input.timestamp, samples as u64) {
-            self.quantiser.settings.retune(from, live);
+            self.quantiser.settings.update(from, live);
         }
         self.quantiser.settings.advance(input.timestamp);
     }
@@ -183,7 +183,7 @@ impl Block for Cpu {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }
 }

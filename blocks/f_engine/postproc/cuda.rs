@@ -10,11 +10,11 @@ use crate::common::gpu::{self, Table};
 use crate::common::live::Live;
 use crate::common::spectra::{MIN_CHANNELS, Shape};
 use crate::common::versions::reject_many;
+use fxgraph::changes::{Change, Changes};
 use fxgraph::cuda::{
     Arg, Defines, DeviceArray, IN_FLIGHT, Kernel, Pipeline, Tunable, frame_address,
 };
 use fxgraph::diagnostic::codes;
-use fxgraph::retune::{Change, Changes};
 use fxgraph::{At, Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Rejection};
 use std::sync::Arc;
 
@@ -236,7 +236,7 @@ impl Cuda {
     fn begin(&mut self, input: &Header) {
         let samples = self.shape.spectra * self.shape.step;
         for (from, live) in self.changes.begin(input.timestamp, samples as u64) {
-            self.settings.retune(from, live);
+            self.settings.update(from, live);
         }
         self.settings.advance(input.timestamp);
     }
@@ -426,7 +426,7 @@ impl Block for Cuda {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         reject_many(&["gains"], &self.changes, &change)?;
         self.changes.offer(change)
     }

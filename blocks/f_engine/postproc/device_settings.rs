@@ -4,8 +4,8 @@
 use crate::common::live::Live;
 use crate::common::versions::Versions;
 use fxgraph::BlockError;
+use fxgraph::changes::Timed;
 use fxgraph::cuda::{CudaError, Device, Grid, Kernel, Pipeline};
-use fxgraph::retune::Timed;
 use fxgraph_dsp::rotate::ChannelGains;
 use num_complex::Complex32;
 use std::sync::Arc;
@@ -107,7 +107,7 @@ impl DeviceSettings {
     }
 
     /// Schedules a live value for the effective timestamp `from`.
-    pub fn retune(&mut self, from: u64, live: Live) {
+    pub fn update(&mut self, from: u64, live: Live) {
         match live {
             Live::Gains(gains) => {
                 self.differ.set(from, differ(&gains));

@@ -3,7 +3,7 @@
 use super::Postproc;
 use crate::common::output_level::{MEASURED_SPECTRA, OutputLevels};
 use crate::common::spectra::Shape;
-use fxgraph::retune::MAX_TIMESTAMP;
+use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::{Counter, Env, Header};
 
 /// Longest gap that counts as missing heaps; in a longer one the stream's time jumped. The same value as the

@@ -3,8 +3,8 @@
 use super::{Gains, MAX_SPECTRA_PER_HEAP, PolGains, Postproc};
 use crate::common::axes;
 use crate::common::spectra::{MIN_CHANNELS, Shape, can_be_channels};
+use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::diagnostic::codes;
-use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{At, PortType, Rejection};
 use num_complex::Complex32;
 

@@ -4,7 +4,7 @@ use super::gains::Gains;
 use crate::common::dither::Dither;
 use crate::common::live::Live;
 use crate::common::spectra::Shape;
-use fxgraph::retune::Timed;
+use fxgraph::changes::Timed;
 use fxgraph_dsp::dither;
 use fxgraph_dsp::rotate::ChannelGains;
 
@@ -25,7 +25,7 @@ impl Settings {
     }
 
     /// Schedules a live value for the effective timestamp `from`.
-    pub fn retune(&mut self, from: u64, live: Live) {
+    pub fn update(&mut self, from: u64, live: Live) {
         match live {
             Live::Gains(gains) => self.gains.set(from, gains),
             Live::DitherSeed(seed) => {

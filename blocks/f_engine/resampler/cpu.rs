@@ -3,7 +3,7 @@
 use super::history::History;
 use super::{HEAP_SAMPLES, Resampler, Shape};
 use crate::common::samples::Samples;
-use fxgraph::retune::MAX_TIMESTAMP;
+use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Configured, Counter, Env, Frame, FrameMut, Input, Io, Next};
 use fxgraph_dsp::resample;
 use num_complex::Complex32;

@@ -7,8 +7,8 @@ use super::pol::Count;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::common::live::Live;
 use crate::common::versions::reject_many;
+use fxgraph::changes::Change;
 use fxgraph::cuda::{Device, Pipeline, frame_address};
-use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Header, Io, Next, Ports};
 use fxgraph_dsp::delay::Piece;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub trait Maker: Send {
 
     /// Schedules `live`, the value of a live parameter other than the delays, for the effective timestamp `from`,
     /// which is before the end of the next output frame. The schedule itself handles the delays.
-    fn retune(&mut self, _from: u64, _live: Live) {}
+    fn update(&mut self, _from: u64, _live: Live) {}
 
     /// Returns whether the next output frame may begin with any live updates. If not, it may begin when the CUDA
     /// pipeline is idle.
@@ -196,7 +196,7 @@ impl<M: Maker> Block for Driver<M> {
             return Ok(Next::Wait);
         }
         let Self { schedule, maker, .. } = self;
-        match schedule.place(io.inputs, |from, live| maker.retune(from, live)) {
+        match schedule.place(io.inputs, |from, live| maker.update(from, live)) {
             Some(Placed::Here) => self.schedule.reserve_frame(),
             Some(Placed::Nowhere) if self.pipeline.is_idle() => return Ok(Next::Finished),
             Some(Placed::Nowhere) | None => return Ok(Next::Wait),
@@ -222,7 +222,7 @@ impl<M: Maker> Block for Driver<M> {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         reject_many(M::TABLES, &self.schedule.changes, &change)?;
         self.schedule.changes.offer(change)
     }

@@ -5,8 +5,8 @@ use super::input::is_complex;
 use super::power::INPUTS;
 use super::schedule::{Sizes, ticks};
 use crate::common::delay::show_group_delay;
+use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::event::{BlockEvents, EventKind};
-use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Counter, Counters, Env, Frame, Gauge, Input, PortType, Ports};
 use fxgraph_dsp::delay::{Delay, DelayModel, Piece, Timing};
 use std::ops::Range;
@@ -217,7 +217,7 @@ impl<S: Store> Pol<S> {
     }
 
     /// Schedules another delay model for the effective timestamp `from`.
-    pub fn retune(&mut self, from: u64, pieces: &[Piece]) {
+    pub fn update(&mut self, from: u64, pieces: &[Piece]) {
         if let Some(model) = &mut self.model {
             model.replace(from, pieces);
         }

@@ -3,7 +3,7 @@
 use super::pol::{Count, Pol, Store};
 use super::power::Measured;
 use crate::common::live::Live;
-use fxgraph::retune::Changes;
+use fxgraph::changes::Changes;
 use fxgraph::{Header, Input, PortType, Sideband};
 use fxgraph_dsp::delay::Piece;
 
@@ -123,11 +123,11 @@ impl<S: Store> Schedule<S> {
 
     /// Finds the next output frame that can have a valid spectrum, unless it is already placed. Returns `None` if
     /// its time is not known yet. Applies the live updates that take effect before the end of the frame: delays
-    /// here, all others through `retune`.
+    /// here, all others through `update`.
     pub fn place(
         &mut self,
         inputs: &mut [Input],
-        mut retune: impl FnMut(u64, Live),
+        mut update: impl FnMut(u64, Live),
     ) -> Option<Placed> {
         if self.placed {
             return Some(Placed::Here);
@@ -142,9 +142,9 @@ impl<S: Store> Schedule<S> {
             match live {
                 Live::Delays(delays) => {
                     let pols = self.pols.iter_mut().zip(&delays);
-                    pols.for_each(|(pol, pieces)| pol.retune(from, pieces));
+                    pols.for_each(|(pol, pieces)| pol.update(from, pieces));
                 }
-                live => retune(from, live),
+                live => update(from, live),
             }
         }
         for pol in &mut self.pols {

@@ -2,7 +2,7 @@
 
 use super::statistics::{State, Statistics};
 use super::{Settings, Shape, SpectralKurtosis};
-use fxgraph::retune::Change;
+use fxgraph::changes::Change;
 use fxgraph::{BlockError, Configured, Env, Frame, FrameMut, Map};
 
 /// The running block.
@@ -67,7 +67,7 @@ impl Map for Cpu {
         self.shape.expand(input, output);
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.settings.offer(change)
     }
 }

@@ -4,9 +4,9 @@
 use super::statistics::{State, Statistics};
 use super::{Settings, Shape, SpectralKurtosis};
 use crate::common::gpu::{Table, numbers};
+use fxgraph::changes::Change;
 use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel, Needs, Program, ProgramSource, Source};
 use fxgraph::diagnostic::codes;
-use fxgraph::retune::Change;
 use fxgraph::{At, BlockError, Configured, Env, Header, Rejection};
 use std::sync::Arc;
 
@@ -156,7 +156,7 @@ impl GpuMap for Cuda {
         Ok(())
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.settings.offer(change)
     }
 }

@@ -14,9 +14,9 @@ mod tests;
 pub use channels::ChannelRange;
 pub use shape::Shape;
 
+use fxgraph::changes::{Change, Changes, Timed};
 use fxgraph::cuda::GpuMapped;
 use fxgraph::examples::{Benchmark, Case};
-use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{
     BlockError, Checked, Configured, DeviceName, Implementation, Implementations, Kind, KindSpec,
     LiveKind, Mapped, PortType, Rejection, Resources,

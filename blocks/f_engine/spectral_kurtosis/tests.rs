@@ -1,6 +1,6 @@
 use super::*;
+use fxgraph::changes::Undecided;
 use fxgraph::edge::Harness;
-use fxgraph::retune::Undecided;
 use fxgraph::{Axis, Clock, Dtype, Env, Frame, Ports, ValidityType};
 use fxgraph_dsp::random::Random;
 use std::sync::Arc;
@@ -139,7 +139,7 @@ impl Run {
         let mut block = kind.build(&ports.inputs, &env).unwrap();
         for (at, name, value) in updates {
             let moment = Undecided::new();
-            block.retune(moment.when().change(vec![(name, Box::new(value))])).unwrap();
+            block.update(moment.when().change(vec![(name, Box::new(value))])).unwrap();
             moment.decide(at);
         }
         let harness = Harness::new(block, &ports, 1).unwrap();

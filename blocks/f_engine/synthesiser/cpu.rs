@@ -3,8 +3,8 @@
 use super::{Shape, Synthesiser};
 use crate::common::samples::Samples;
 use bytemuck::AnyBitPattern;
+use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::frame::Annotations;
-use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Configured, Counter, Dtype, Env, Frame, FrameMut, Io, Next};
 use fxgraph_dsp::synthesis::{Inverse, Synthesis};
 use num_complex::Complex32;

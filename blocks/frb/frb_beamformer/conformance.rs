@@ -115,7 +115,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     ];
     // The first case starts without weights, gets weights, and ends without them.
     let feeds = 1024;
-    let retuned = [
+    let updated = [
         case_changes(("clamped beams", "ci4", [37, 3, 4, 256], &clamped), feeds),
         case_changes(("weighted beams", "ci8", [19, 2, 4, 256], &weighted), feeds),
         case_changes(("the telescope's stages", "ci4", [768, 2, 4, 256], &whole), feeds),
@@ -137,7 +137,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         for (parts, losses) in gapped {
             cases.push(case(method, tolerance(method, parts.3), losses, parts));
         }
-        for (parts, changes) in &retuned {
+        for (parts, changes) in &updated {
             let (name, dtype, shape, parameters) = *parts;
             let name = format!("gains that change, {name}");
             let case = case(

@@ -4,7 +4,7 @@ use super::gains::Gains;
 use super::sizes::Sizes;
 use super::{Integrate, Stages, Voltages};
 use crate::common::parallel::Threads;
-use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::changes::{Change, Changes, Timed};
 use fxgraph::{BlockError, Counter, Dtype, Env, Frame, FrameMut, Map, PortType};
 use half::f16;
 use num_complex::Complex32;
@@ -342,7 +342,7 @@ impl Map for Cpu {
         self.transforms_missing.add(self.former.stages.sizes.output_validity(input, output));
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }
 }

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)] // launches on memory that the caller guarantees
 
 use super::Stages;
-use super::cuda::{Job, MethodKernels, defines, rejection};
 use super::gains::Gains;
+use super::method::{Job, MethodKernels, defines, rejection};
 use super::sizes::Sizes;
 use super::weights::{Scaling, Stretch, weights};
 use crate::common::gpu;

@@ -2,9 +2,9 @@
 #![allow(unsafe_code)] // launches on memory that the caller guarantees
 
 use super::Stages;
-use super::cuda::{Job, Method};
-use super::matrix::{Tables, program};
+use super::method::{Job, Method};
 use super::phases::{self, FEEDS, POINTS};
+use super::tables::{Tables, program};
 use super::weights::{Stretch, combined};
 use crate::common::versions::PLACES;
 use bytemuck::{Pod, Zeroable};

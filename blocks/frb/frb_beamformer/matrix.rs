@@ -1,16 +1,16 @@
 //! The implementations `radix8` and `tensor_core`: matrix instructions in half precision.
 #![allow(unsafe_code)] // launches on memory that the caller guarantees
 
-use super::cuda::{Job, Method, MethodKernels, defines, rejection};
+use super::Stages;
 use super::gains::Gains;
 use super::intensities::{self, IntensityKernels};
+use super::method::{Job, Method, MethodKernels, rejection};
 use super::phases::{self, FEEDS, POINTS, packed_half2};
 use super::sizes::Sizes;
+use super::tables::Tables;
 use super::voltages::VoltageKernels;
 use super::weights::{Scaling, combined, weights};
-use super::{Integrate, Stages};
-use crate::common::gpu;
-use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Frames, Pipeline, Program, Properties};
+use fxgraph::cuda::{CudaError, Device, DeviceArray, Frames, Pipeline, Properties};
 use fxgraph::{At, BlockError, Dtype, Rejection};
 use num_complex::Complex32;
 use std::sync::Arc;
@@ -34,35 +34,6 @@ pub(super) struct Matrix {
 enum Kernels {
     Voltages(VoltageKernels),
     Intensities(IntensityKernels),
-}
-
-/// Constant tables.
-pub(super) struct Tables {
-    phases: DeviceArray<u32>,
-    map: DeviceArray<u16>,
-}
-
-impl Tables {
-    /// Arguments of a kernel: the common ones, with these `weights`, then its `own` ones.
-    pub(super) fn arguments<'a>(
-        &self,
-        job: &Job<'_>,
-        weights: Arg<'a>,
-        own: [Arg<'a>; 3],
-    ) -> [Arg<'a>; 9] {
-        let [a, b, c] = own;
-        [
-            job.from.into(),
-            job.to.into(),
-            self.phases.address().into(),
-            weights,
-            self.map.address().into(),
-            job.units.into(),
-            a,
-            b,
-            c,
-        ]
-    }
 }
 
 /// Diagnostics for stages that `method` does not support, on `gpu` if there is one.
@@ -144,27 +115,6 @@ fn divisors(largest: f64, dtype: Dtype, feeds: usize, makes_intensities: bool) -
         (true, _) => [power(sum / LARGEST_SUMMAND); 2],
         (false, _) => [power(sum / LARGEST_SUM); 2],
     }
-}
-
-/// Program of these stages, with `warps` per block and `per_warp` transforms per warp.
-pub(super) fn program(
-    stages: &Stages,
-    method: Method,
-    is_weighted: bool,
-    [warps, per_warp]: [usize; 2],
-    device: &Arc<Device>,
-) -> Result<Arc<Program>, CudaError> {
-    let sums = stages.sizes.integrate.unwrap_or(Integrate { channels: 1, spectra: 1 });
-    let more = gpu::numbers([
-        ("RADIX8", usize::from(method == Method::Radix8)),
-        ("WEIGHTED", usize::from(is_weighted)),
-        ("CLAMP", usize::from(!stages.index_map.is_empty())),
-        ("SUM_CHANNELS", sums.channels),
-        ("SUM_SPECTRA", sums.spectra),
-        ("WARPS", warps),
-        ("PER_WARP", per_warp),
-    ]);
-    gpu::program(device, "frb_beamformer.cu", [defines(stages), more].concat())
 }
 
 impl Matrix {

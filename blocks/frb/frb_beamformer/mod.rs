@@ -11,9 +11,11 @@ mod gains;
 mod implementation_tests;
 mod intensities;
 mod matrix;
+mod method;
 mod phases;
 mod sizes;
 mod sky;
+mod tables;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -21,7 +23,6 @@ mod voltages;
 mod weights;
 
 use crate::common::parallel::{MAX_THREADS, threads_for};
-use cuda::Method;
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
@@ -30,6 +31,7 @@ use fxgraph::{
     KindSpec, LiveKind, Mapped, PortType, Rejection, Resources,
 };
 use gains::Gains;
+use method::Method;
 use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)] // launches on memory that the caller guarantees
 
 use super::Stages;
-use super::cuda::{Job, Method};
-use super::matrix::{Tables, program};
+use super::method::{Job, Method};
+use super::tables::{Tables, program};
 use super::weights::Stretch;
 use fxgraph::BlockError;
 use fxgraph::cuda::{CudaError, Device, Frames, Grid, Kernel, Pipeline};

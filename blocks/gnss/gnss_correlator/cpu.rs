@@ -3,7 +3,7 @@
 
 use super::{Channel, Counts, Shape};
 use crate::common::parallel::Threads;
-use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::changes::{Change, Changes, Timed};
 use fxgraph::{BlockError, Env, Frame, FrameMut, Map};
 use fxgraph_dsp::gnss::correlate::Rotors;
 use fxgraph_dsp::gnss::moments::{self, EdgeCorrelator, Moments, Weights, log2_cell};
@@ -221,7 +221,7 @@ impl Map for Cpu {
         self.counts.validity(input, output);
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }
 }

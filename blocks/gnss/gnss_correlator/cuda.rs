@@ -4,8 +4,8 @@
 use super::geometry::{Geometry, THREADS, alignment};
 use super::{Channel, Counts, GnssCorrelator, Shape};
 use crate::common::gpu::{self, Table};
+use fxgraph::changes::{Change, Changes, Timed};
 use fxgraph::cuda::{Arg, Defines, Device, DeviceArray, GpuJob, GpuMap, Grid, Kernel};
-use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{BlockError, Env};
 use fxgraph_dsp::gnss::{Nco, Replica, System, phase};
 use std::sync::Arc;
@@ -258,7 +258,7 @@ impl GpuMap for Cuda {
         self.counts.validity(input, output);
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }
 }

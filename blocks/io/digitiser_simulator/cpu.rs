@@ -4,7 +4,7 @@ use super::language::Program;
 use super::periods::Periods;
 use super::{DigitiserSimulator, FirstTimestamp};
 use crate::io::pace::{Delay, RealTime};
-use fxgraph::retune::{Change, Changes, MAX_TIMESTAMP, Timed};
+use fxgraph::changes::{Change, Changes, MAX_TIMESTAMP, Timed};
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, Summary, Time};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -221,7 +221,7 @@ impl Block for Digitiser {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }
 }

@@ -58,9 +58,28 @@ fn write(
     port: &PortType,
     frames: &[Sent<'_>],
 ) -> Result<impl Fn(&str) -> u64 + use<>, BlockError> {
+    write_in(&Env::detached("out"), sink, port, frames)
+}
+
+/// An environment, and where the events of its block are kept.
+fn observed() -> (Env, Arc<Events>) {
+    let (env, events) = (Env::detached("fil"), Arc::new(Events::default()));
+    env.events.redirect(Some((Arc::clone(&events), "fil".to_owned())));
+    (env, events)
+}
+
+fn texts(events: &Events) -> Vec<String> {
+    events.since(0).iter().map(|event| event.text.clone()).collect()
+}
+
+fn write_in(
+    env: &Env,
+    sink: &FilterbankSink,
+    port: &PortType,
+    frames: &[Sent<'_>],
+) -> Result<impl Fn(&str) -> u64 + use<>, BlockError> {
     let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
-    let env = Env::detached("out");
-    let block = sink.build(&ports.inputs, &env).unwrap();
+    let block = sink.build(&ports.inputs, env).unwrap();
     let mut harness = Harness::new(block, &ports, frames.len().max(1)).unwrap();
     Harness::block_on(async {
         harness.start().await?;
@@ -348,6 +367,21 @@ fn parameters_out_of_range_are_rejected() {
 }
 
 #[test]
+fn last_spectrum_of_an_incomplete_sum_warns() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole: Sent<'_> = (0, &[4, 1, 4, 4]);
+    let warnings = |name: &str, frames: &[Sent<'_>]| {
+        let (env, events) = observed();
+        drop(write_in(&env, &sink(&directory.path().join(name)), &port(), frames).unwrap());
+        texts(&events)
+    };
+    // A stream that ends within a sum.
+    let short = warnings("short.fil", &[whole, (4, &[4, 4, 4, 3])]);
+    assert_eq!(short, ["the last spectrum has 3 of the 4 values of its sums"]);
+    assert_eq!(warnings("whole.fil", &[whole, (4, &[4; 4])]), [""; 0]);
+}
+
+#[test]
 fn scale_whose_steps_exceed_the_noise_warns() {
     let directory = tempfile::tempdir().unwrap();
     // A band with a shape, and noise with a standard deviation of 4 in each spectrum.
@@ -358,8 +392,7 @@ fn scale_whose_steps_exceed_the_noise_warns() {
         let path = directory.path().join(format!("x{scale}{}.fil", validity[1]));
         let sink = FilterbankSink { normalise: false, bits: 16, scale, offset: 0.5, ..sink(&path) };
         let ports = Ports { inputs: vec![port()], outputs: vec![] };
-        let (env, events) = (Env::detached("fil"), Arc::new(Events::default()));
-        env.events.redirect(Some((Arc::clone(&events), "fil".to_owned())));
+        let (env, events) = observed();
         let block = sink.build(&ports.inputs, &env).unwrap();
         let mut harness = Harness::new(block, &ports, 2).unwrap();
         Harness::block_on(harness.start()).unwrap();
@@ -375,7 +408,7 @@ fn scale_whose_steps_exceed_the_noise_warns() {
         Harness::block_on(harness.finish()).unwrap();
         let gauges = env.counters.gauges();
         let rms = gauges.iter().find(|named| named.name == "output_rms").unwrap().gauge.get();
-        (rms, events.since(0).iter().map(|event| event.text.clone()).collect::<Vec<_>>())
+        (rms, texts(&events))
     };
     let (rms, events) = run(0.5, [4; 4]);
     // The integers add the noise of rounding, 1/12.

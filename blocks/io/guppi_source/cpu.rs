@@ -4,7 +4,7 @@ use super::blocks::{Block as FileBlock, Blocks, Found};
 use super::{GuppiSource, Shape};
 use crate::io::files::output_file::Report;
 use crate::io::playback::Playback;
-use fxgraph::retune::MAX_TIMESTAMP;
+use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Clock, Counter, Env, FrameMut, Io, Next};
 use fxgraph_formats::codes::Codes;
 use fxgraph_formats::guppi::TwoBit;

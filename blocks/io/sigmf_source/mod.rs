@@ -11,8 +11,8 @@ use crate::io::file_source::Pace;
 use crate::io::pace::{default_catch_up, reject_catch_up};
 use crate::io::played_file::contradicts_itself;
 use fxgraph::access::ReadPath;
+use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::files::reason;
-use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Rejection, Resources, Sideband, Time, ValidityType,

@@ -3,7 +3,7 @@
 use super::packet::{Head, Pointer, VALUE_BITS};
 use super::send::{Outgoing, Sender, send};
 use fxgraph::BlockError;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 /// Numbers of the heaps of a sender.
 pub struct HeapCounter {
@@ -55,7 +55,7 @@ impl Control {
     pub fn send(
         &mut self,
         mut sender: Option<&mut Sender>,
-        destinations: &[SocketAddrV4],
+        destinations: &[SocketAddr],
         size: usize,
         counter: &mut HeapCounter,
     ) -> Result<bool, BlockError> {

@@ -1,7 +1,8 @@
 //! Datagrams that were read together, from a system call or from an AF_XDP socket.
 
+use super::endpoint::Endpoint;
 use super::receive::STRIDE;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::Ipv4Addr;
 
 /// A message of the kernel: one datagram, or a run of datagrams of one sender.
 #[derive(Clone, Copy)]
@@ -9,7 +10,7 @@ pub(super) struct Message {
     pub len: usize,
     /// Length of all datagrams of the run but the last one.
     pub segment: usize,
-    pub sender: SocketAddrV4,
+    pub sender: Endpoint,
 }
 
 /// Position of the payload of a datagram in the memory of an AF_XDP socket.
@@ -19,7 +20,7 @@ pub(super) struct Place {
     pub is_joined: bool,
     pub start: usize,
     pub len: usize,
-    pub sender: SocketAddrV4,
+    pub sender: Endpoint,
 }
 
 /// Datagrams that were read together, with their senders.
@@ -32,7 +33,7 @@ enum Source<'a> {
         messages: std::slice::Iter<'a, Message>,
         /// Datagrams of the present message that are left.
         run: std::slice::Chunks<'a, u8>,
-        sender: SocketAddrV4,
+        sender: Endpoint,
     },
     /// Packets of an AF_XDP socket.
     Places { places: std::slice::Iter<'a, Place>, bytes: &'a dyn Fn(&Place) -> &'a [u8] },
@@ -41,7 +42,7 @@ enum Source<'a> {
 impl<'a> Datagrams<'a> {
     /// Datagrams of `messages`, whose bytes are in `buffers`, [`STRIDE`] apart.
     pub(super) fn new(buffers: &'a [u8], messages: &'a [Message]) -> Self {
-        let sender = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let sender = Endpoint::v4(Ipv4Addr::UNSPECIFIED, 0);
         Self(Source::Messages {
             buffers: buffers.chunks_exact(STRIDE),
             messages: messages.iter(),
@@ -57,7 +58,7 @@ impl<'a> Datagrams<'a> {
 }
 
 impl<'a> Iterator for Datagrams<'a> {
-    type Item = (&'a [u8], SocketAddrV4);
+    type Item = (&'a [u8], Endpoint);
 
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {

@@ -3,17 +3,18 @@
 //! A group is joined on an interface by its number. The kernel forgets the groups of an interface that is removed, such as
 //! by a driver that is loaded again or a virtual function that is made again, and the interface that follows it has another
 //! number. Notices of the kernel (rtnetlink) say when to look: addresses and names are read only then.
-#![allow(unsafe_code)] // Source-specific groups have no safe interface by number.
 
+use super::family::{self, Family, needs_scope};
 use super::interface::Interfaces;
 use fxgraph::event::{BlockEvents, EventKind};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
-use socket2::{InterfaceIndexOrAddress, Socket};
+use socket2::Socket;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::num::NonZeroU32;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,9 +28,9 @@ const MOST_NOTICES: usize = 64;
 /// A multicast group that a socket has joined.
 #[derive(Clone, Debug)]
 pub struct Membership {
-    group: Ipv4Addr,
+    group: IpAddr,
     /// Senders whose packets are received; empty: all.
-    sources: Arc<[Ipv4Addr]>,
+    sources: Arc<[IpAddr]>,
     /// Name or address of the interface; without it the route to the group decides.
     interface: Option<String>,
     /// Number of the interface on which the group is joined; 0 if it is not known. Without a named interface the kernel
@@ -46,9 +47,9 @@ impl Membership {
     /// If no interface is found, or if the kernel does not join the group.
     pub fn join(
         socket: &Socket,
-        group: Ipv4Addr,
+        group: IpAddr,
         interface: Option<&str>,
-        sources: &Arc<[Ipv4Addr]>,
+        sources: &Arc<[IpAddr]>,
     ) -> io::Result<Self> {
         let (interface, sources) = (interface.map(str::to_owned), Arc::clone(sources));
         let mut membership = Self { group, sources, interface, index: 0, is_moved: false };
@@ -62,11 +63,11 @@ impl Membership {
         if let Some(asked) = &self.interface {
             return all.find(asked).map(|found| found.index);
         }
-        let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+        let probe = UdpSocket::bind((Family::of(self.group).unspecified(), 0)).ok()?;
         probe.connect((self.group, 9)).ok()?;
         match probe.local_addr().ok()? {
-            SocketAddr::V4(of_route) => all.index_of(*of_route.ip()),
-            SocketAddr::V6(_) => None,
+            SocketAddr::V6(of_route) if of_route.scope_id() > 0 => Some(of_route.scope_id()),
+            of_route => all.index_of(of_route.ip()),
         }
     }
 
@@ -77,27 +78,10 @@ impl Membership {
 
     fn enter(&self, socket: &Socket) -> io::Result<()> {
         if self.sources.is_empty() {
-            let interface = InterfaceIndexOrAddress::Index(self.on());
-            return socket.join_multicast_v4_n(&self.group, &interface);
+            return family::join(socket, self.group, self.on());
         }
-        self.sources.iter().try_for_each(|source| {
-            let request = libc::group_source_req {
-                gsr_interface: self.on(),
-                gsr_group: storage(self.group),
-                gsr_source: storage(*source),
-            };
-            // SAFETY: the option's value is this structure, which outlives the call, and its size is given.
-            let rc = unsafe {
-                libc::setsockopt(
-                    socket.as_raw_fd(),
-                    libc::IPPROTO_IP,
-                    libc::MCAST_JOIN_SOURCE_GROUP,
-                    (&raw const request).cast(),
-                    size_of_val(&request) as libc::socklen_t,
-                )
-            };
-            if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-        })
+        let mut sources = self.sources.iter();
+        sources.try_for_each(|source| family::join_source(socket, self.group, *source, self.on()))
     }
 
     /// Joins the group again if its interface is another one now. Returns whether it is joined.
@@ -120,7 +104,8 @@ impl Membership {
         // The socket has the group also on an interface that is gone, and the kernel limits the groups of a socket.
         self.leave(socket);
         let old = std::mem::replace(&mut self.index, index);
-        let Err(error) = self.enter(socket) else {
+        let entered = self.bind_to_interface(socket).and_then(|()| self.enter(socket));
+        let Err(error) = entered else {
             self.is_moved = true;
             return true;
         };
@@ -130,10 +115,22 @@ impl Membership {
         false
     }
 
+    /// Binds `socket` to the interface of a link-local group: the kernel has bound it to the former one with the address.
+    fn bind_to_interface(&self, socket: &Socket) -> io::Result<()> {
+        if !needs_scope(self.group) {
+            return Ok(());
+        }
+        let bound = socket.bind_device_by_index_v6(NonZeroU32::new(self.index));
+        bound.map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => io::Error::other(
+                "a link-local group needs the capability CAP_NET_RAW for this; start the program again",
+            ),
+            _ => error,
+        })
+    }
+
     fn leave(&self, socket: &Socket) {
-        let leave = |index| {
-            socket.leave_multicast_v4_n(&self.group, &InterfaceIndexOrAddress::Index(index))
-        };
+        let leave = |index| family::leave(socket, self.group, index);
         // By the number first: the route may lead elsewhere by now, and that would leave another membership, or none.
         let _ = leave(self.index).or_else(|_| leave(self.on()));
     }
@@ -143,20 +140,6 @@ impl Membership {
 fn exists(index: u32) -> bool {
     let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return true };
     rustix::net::netdevice::index_to_name(&socket, index).is_ok()
-}
-
-fn storage(ip: Ipv4Addr) -> libc::sockaddr_storage {
-    // SAFETY: a sockaddr_storage is plain integers, for which all zeros is a value.
-    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    let address = libc::sockaddr_in {
-        sin_family: libc::AF_INET as libc::sa_family_t,
-        sin_port: 0,
-        sin_addr: libc::in_addr { s_addr: u32::from(ip).to_be() },
-        sin_zero: [0; 8],
-    };
-    // SAFETY: a sockaddr_storage has room for every address, and the alignment of all.
-    unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(address) };
-    storage
 }
 
 /// Number of an interface, and the reason why it passes no packets; `None` if it is gone.
@@ -266,7 +249,9 @@ impl Default for Keeper {
 fn subscribe() -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-    let groups = (libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV4_ROUTE) as u32;
+    let of_v4 = libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV4_ROUTE;
+    let of_v6 = libc::RTMGRP_IPV6_IFADDR | libc::RTMGRP_IPV6_ROUTE;
+    let groups = (libc::RTMGRP_LINK | of_v4 | of_v6) as u32;
     rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
     Ok(socket)
 }

@@ -10,7 +10,8 @@
 //! - [`descriptor`]: heaps that describe the items of a stream
 //! - [`chosen`]: threads and buffers that are chosen from the rate of a stream
 //! - [`control`]: heaps without data, and the numbers of heaps
-//! - [`address`]: addresses such as `a.b.c.d+N:port`
+//! - [`address`]: addresses such as `a.b.c.d+N:port`; [`endpoint`]: those of senders, as datagrams carry them
+//! - [`family`]: the differences between IPv4 and IPv6
 //! - [`interface`]: network interfaces of this host
 //! - [`sockets`]: UDP sockets of receivers
 //! - [`membership`]: multicast groups, joined again when an interface is made again
@@ -28,7 +29,11 @@ pub mod chosen;
 pub mod control;
 pub mod datagrams;
 pub mod descriptor;
+pub mod endpoint;
+pub mod family;
 pub mod interface;
+#[cfg(test)]
+mod ipv6_tests;
 pub mod item;
 pub mod link;
 pub mod membership;

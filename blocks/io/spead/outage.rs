@@ -4,13 +4,14 @@
 //! Such errors pass. They do not end the flowgraph, whose other branches have no part in them: a sender counts its
 //! packets as dropped, by cause, and reports the beginning and the end of the outage.
 
+use super::family::{Family, needs_scope};
 use super::interface::{Interface, Interfaces};
 use fxgraph::event::EventKind;
 use fxgraph::{BlockError, Counter, Env};
 use std::io;
-use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// Shortest time between two looks at the interfaces.
@@ -62,7 +63,7 @@ impl Losses {
         Self {
             interface: loss(
                 "packets_dropped_interface",
-                "packets dropped because the network interface is missing, down or without an IPv4 address; see the events",
+                "packets dropped because the network interface is missing, down or without an address; see the events",
             ),
             route: loss(
                 "packets_dropped_route",
@@ -98,8 +99,8 @@ impl Losses {
 pub struct Exit {
     /// Name or address of the interface; without it the kernel chooses.
     interface: Option<String>,
-    /// IPv4 address of the interface, and its number.
-    source: AtomicU64,
+    family: Family,
+    source: RwLock<Option<Source>>,
     /// `None` if every error ends the sender.
     losses: Option<Losses>,
     is_out: AtomicBool,
@@ -120,24 +121,56 @@ struct Outage {
     dropped: u64,
 }
 
-fn pack(ip: Ipv4Addr, index: u32) -> u64 {
-    u64::from(ip.to_bits()) << 32 | u64::from(index)
+/// Source of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Address of the interface; the unspecified one of its family while the interface has none.
+    pub ip: IpAddr,
+    /// Number of the interface.
+    pub index: u32,
+}
+
+impl Source {
+    /// Whether a socket can send from the address: the kernel takes no address that it still checks for duplicates.
+    fn is_usable(self) -> bool {
+        let address = match self.ip {
+            IpAddr::V6(ip) => {
+                let scope = if needs_scope(self.ip) { self.index } else { 0 };
+                SocketAddrV6::new(ip, 0, 0, scope).into()
+            }
+            IpAddr::V4(_) => SocketAddr::new(self.ip, 0),
+        };
+        !self.ip.is_unspecified() && UdpSocket::bind(address).is_ok()
+    }
 }
 
 impl Exit {
-    /// The exit through `interface`. With `env` errors that pass are outages.
+    /// The exit through `interface` for packets of `family`. With `env` errors that pass are outages.
     ///
     /// # Errors
-    /// If the interface does not exist, or has no IPv4 address.
-    pub fn new(interface: Option<&str>, env: Option<&Env>) -> Result<Self, BlockError> {
-        let found = interface.map(Interface::with_address).transpose();
+    /// If the interface does not exist, or has no address of `family`.
+    pub fn new(
+        family: Family,
+        interface: Option<&str>,
+        env: Option<&Env>,
+    ) -> Result<Self, BlockError> {
+        let find = |name| match env {
+            Some(_) => Interface::for_stream(name, family),
+            None => Interface::with_address(name, family).map(|(found, ip)| (found, Some(ip))),
+        };
+        let found = interface.map(find).transpose();
         let found = found.map_err(|error| BlockError::new(error.to_string()))?;
         if let (Some(env), Some(name)) = (env, interface) {
             super::interface::report_faults([&name.to_owned()], &env.events);
         }
+        let source = found.map(|(found, ip)| Source {
+            ip: ip.unwrap_or(family.unspecified()),
+            index: found.index,
+        });
         Ok(Self {
             interface: interface.map(str::to_owned),
-            source: AtomicU64::new(found.map_or(0, |(found, ip)| pack(ip, found.index))),
+            family,
+            source: RwLock::new(source),
             losses: env.map(Losses::new),
             is_out: AtomicBool::new(false),
             state: Mutex::default(),
@@ -148,41 +181,49 @@ impl Exit {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the source address of packets, and the number of the interface.
-    pub fn source(&self) -> Option<(Ipv4Addr, u32)> {
-        let packed = self.source.load(Ordering::Relaxed);
-        let is_given = self.interface.is_some();
-        is_given.then(|| (Ipv4Addr::from_bits((packed >> 32) as u32), packed as u32))
+    /// Returns the source of packets; `None` if the kernel chooses.
+    pub fn source(&self) -> Option<Source> {
+        *self.source.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks for the interface again after an error: returns whether it has another number or address now, or passes packets
     /// again.
     pub fn has_changed(&self, now: Instant) -> bool {
-        let Some(asked) = &self.interface else { return false };
+        let (Some(asked), Some(before)) = (&self.interface, self.source()) else { return false };
         let mut state = self.state();
         if state.looked.is_some_and(|looked| now.duration_since(looked) < LOOK) {
             return false;
         }
         state.looked = Some(now);
         let all = Interfaces::read();
-        let before = self.source.load(Ordering::Relaxed);
-        let old = Ipv4Addr::from_bits((before >> 32) as u32);
         let Some(found) = all.find(asked) else {
             state.fault = Some(format!("network interface `{asked}` does not exist"));
             return false;
         };
-        let Some(first) = found.ip else {
-            state.fault = Some(format!("network interface `{asked}` has no IPv4 address"));
+        let fault = found.fault().map(|fault| format!("network interface `{asked}` {fault}"));
+        // The link-local address is there first, and does not replace one that comes later.
+        let is_lower = |ip: &IpAddr| {
+            needs_scope(*ip) && !(needs_scope(before.ip) || before.ip.is_unspecified())
+        };
+        let own = all.address(asked, self.family);
+        let Some(first) = own.filter(|ip| !is_lower(ip)) else {
+            let missing = || match own {
+                None => format!("network interface `{asked}` has no {} address", self.family),
+                Some(_) => format!(
+                    "network interface `{asked}` has only a link-local address: give it back {} with `ip address add`",
+                    before.ip
+                ),
+            };
+            state.fault = Some(fault.unwrap_or_else(missing));
             return false;
         };
-        let fault = found.fault().map(|fault| format!("network interface `{asked}` {fault}"));
         let is_mended =
             std::mem::replace(&mut state.fault, fault).is_some() && state.fault.is_none();
         // One of several addresses is kept as long as the interface has it.
-        let ip = if all.index_of(old) == Some(found.index) { old } else { first };
-        let packed = pack(ip, found.index);
-        self.source.store(packed, Ordering::Relaxed);
-        packed != before || is_mended
+        let ip = if all.index_of(before.ip) == Some(found.index) { before.ip } else { first };
+        let source = Source { ip, index: found.index };
+        *self.source.write().unwrap_or_else(PoisonError::into_inner) = Some(source);
+        source != before || is_mended
     }
 
     /// Whether errors that pass are outages.
@@ -196,7 +237,7 @@ impl Exit {
         // The kernel calls a source address that no interface has an invalid argument.
         let has_no_source = || {
             let is_known = self.state().fault.is_some();
-            is_known || self.source().is_some_and(|(ip, _)| !Interfaces::read().have(ip))
+            is_known || self.source().is_some_and(|source| !source.is_usable())
         };
         match error.raw_os_error() {
             Some(libc::EINVAL) => has_no_source().then_some(Cause::Interface),

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::datagrams::Datagrams;
+use super::endpoint::Endpoint;
+use super::family::Family;
 use super::interface::{Interface, report_faults};
 use super::namespace::{carrier, interface, ip, on_host, skip};
 use super::packet::{Head, Pointer};
@@ -13,31 +15,30 @@ use fxgraph::event::Events;
 use fxgraph::flowgraph::load_text;
 use fxgraph::runtime::{Options, Prepared};
 use fxgraph::{Control, Env};
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_mins(1);
-const GROUP: Ipv4Addr = Ipv4Addr::new(239, 77, 0, 1);
-const TO: SocketAddrV4 = SocketAddrV4::new(GROUP, 7148);
+const TO: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(239, 77, 0, 1)), 7148);
 
 fn heap(number: u64) -> Head {
     let items = [Pointer::immediate(item::TIMESTAMP, number)];
     Head::new(number, 64, 0, 64, &items)
 }
 
-fn packet(to: SocketAddrV4, number: u64) -> Outgoing<'static> {
+pub(super) fn packet(to: SocketAddr, number: u64) -> Outgoing<'static> {
     Outgoing { to, head: heap(number), payload: &[7; 64] }
 }
 
-fn env() -> (Env, Arc<Events>) {
+pub(super) fn env() -> (Env, Arc<Events>) {
     let (env, events) = (Env::detached("sink"), Arc::new(Events::default()));
     env.events.redirect(Some((Arc::clone(&events), "sink".to_owned())));
     (env, events)
 }
 
-fn texts(events: &Events) -> Vec<String> {
+pub(super) fn texts(events: &Events) -> Vec<String> {
     events.since(0).into_iter().map(|event| event.text).collect()
 }
 
@@ -51,14 +52,19 @@ fn dropped(count: impl Fn(&str) -> u64) -> u64 {
 }
 
 /// A receiver of the group on `rx0`, for packets of `sources`.
-fn receiver(sources: &[Ipv4Addr]) -> Batch {
-    let listening =
-        Listening { sources: sources.into(), ..Listening::on(&["rx0".to_owned()], 1 << 20) };
-    Batch::new(open(&[TO], &listening).unwrap(), 1 << 20)
+fn receiver(sources: &[&str]) -> Batch {
+    receiver_of(TO, sources)
+}
+
+/// A receiver of `group` on `rx0`, for packets of `sources`.
+pub(super) fn receiver_of(group: SocketAddr, sources: &[&str]) -> Batch {
+    let sources = sources.iter().map(|source| source.parse().unwrap()).collect();
+    let listening = Listening { sources, ..Listening::on(&["rx0".to_owned()], 1 << 20) };
+    Batch::new(open(&[group], &listening).unwrap(), 1 << 20)
 }
 
 /// Receives the heaps that wait, and those that come within `time`, with their senders.
-fn receive(batch: &mut Batch, time: Duration) -> Vec<(u64, SocketAddrV4)> {
+pub(super) fn receive(batch: &mut Batch, time: Duration) -> Vec<(u64, Endpoint)> {
     let mut heaps = Vec::new();
     let mut handle = |datagrams: Datagrams<'_>| {
         for (datagram, sender) in datagrams {
@@ -70,13 +76,18 @@ fn receive(batch: &mut Batch, time: Duration) -> Vec<(u64, SocketAddrV4)> {
 }
 
 /// Sends heaps until `batch` receives one of them; returns its sender.
-fn pass(sender: &mut Sender, batch: &mut Batch) -> SocketAddrV4 {
+fn pass(sender: &mut Sender, batch: &mut Batch) -> Endpoint {
+    pass_to(TO, sender, batch)
+}
+
+/// Sends heaps to `to` until `batch` receives one of them; returns its sender.
+pub(super) fn pass_to(to: SocketAddr, sender: &mut Sender, batch: &mut Batch) -> Endpoint {
     static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1 << 20);
     let first = NUMBER.fetch_add(1 << 20, std::sync::atomic::Ordering::Relaxed);
     let deadline = Instant::now() + LIMIT;
     for number in first.. {
         assert!(Instant::now() < deadline, "no packet arrives");
-        assert_eq!(sender.send(&[packet(TO, number)]).unwrap().packets, 1);
+        assert_eq!(sender.send(&[packet(to, number)]).unwrap().packets, 1);
         let heaps = receive(batch, Duration::from_millis(5));
         if let Some((_, from)) = heaps.iter().find(|(heap, _)| *heap >= first) {
             return *from;
@@ -87,8 +98,13 @@ fn pass(sender: &mut Sender, batch: &mut Batch) -> SocketAddrV4 {
 
 /// Sends heaps until one is dropped.
 fn drop_one(sender: &mut Sender) {
+    drop_one_to(TO, sender);
+}
+
+/// Sends heaps to `to` until one is dropped.
+pub(super) fn drop_one_to(to: SocketAddr, sender: &mut Sender) {
     let deadline = Instant::now() + LIMIT;
-    while sender.send(&[packet(TO, 1)]).unwrap().dropped == 0 {
+    while sender.send(&[packet(to, 1)]).unwrap().dropped == 0 {
         assert!(Instant::now() < deadline, "the network takes all packets");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -99,9 +115,9 @@ fn sender_goes_on_with_its_port_when_the_interface_is_made_again() {
     on_host(1, || {
         for (name, address) in [("rx0", "10.77.0.9"), ("10.77.0.1", "10.77.0.1")] {
             let (env, events) = env();
-            let mut sender = Sender::lasting(Some(name), 1, &env).unwrap();
+            let mut sender = Sender::lasting(Family::V4, Some(name), 1, &env).unwrap();
             let from = pass(&mut sender, &mut receiver(&[]));
-            assert_eq!(from.ip(), &Ipv4Addr::new(10, 77, 0, 1));
+            assert_eq!(from.ip(), IpAddr::from([10, 77, 0, 1]));
             ip("link delete rx0");
             drop_one(&mut sender);
             let missing = format!("network interface `{name}` does not exist");
@@ -110,7 +126,7 @@ fn sender_goes_on_with_its_port_when_the_interface_is_made_again() {
             ip("address flush dev rx0");
             ip(&format!("address add {address}/24 dev rx0"));
             let again = pass(&mut sender, &mut receiver(&[]));
-            assert_eq!(again, SocketAddrV4::new(address.parse().unwrap(), from.port()));
+            assert_eq!(again, Endpoint::new(address.parse().unwrap(), from.port()));
             // The outage ends after a second without a dropped packet.
             let deadline = Instant::now() + LIMIT;
             while texts(&events).len() < 2 {
@@ -131,7 +147,7 @@ fn sender_goes_on_with_its_port_when_the_interface_is_made_again() {
 fn sender_and_receiver_follow_an_address_that_changes() {
     on_host(1, || {
         let (env, events) = env();
-        let mut sender = Sender::lasting(Some("rx0"), 1, &env).unwrap();
+        let mut sender = Sender::lasting(Family::V4, Some("rx0"), 1, &env).unwrap();
         let mut batch = receiver(&[]);
         let from = pass(&mut sender, &mut batch);
         ip("address flush dev rx0");
@@ -139,7 +155,7 @@ fn sender_and_receiver_follow_an_address_that_changes() {
         assert!(texts(&events)[0].ends_with("`rx0` has no IPv4 address"), "{:?}", texts(&events));
         ip("address add 10.77.0.9/24 dev rx0");
         let again = pass(&mut sender, &mut batch);
-        assert_eq!(again, SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 9), from.port()));
+        assert_eq!(again, Endpoint::v4(Ipv4Addr::new(10, 77, 0, 9), from.port()));
     });
 }
 
@@ -150,10 +166,10 @@ fn receiver_follows_an_address_to_another_interface() {
         ip("link set br0 up");
         let listening = Listening::on(&["10.77.0.1".to_owned()], 1 << 20);
         let mut batch = Batch::new(open(&[TO], &listening).unwrap(), 1 << 20);
-        pass(&mut Sender::open(Some("rx0"), 1).unwrap(), &mut batch);
+        pass(&mut Sender::open(Family::V4, Some("rx0"), 1).unwrap(), &mut batch);
         ip("address flush dev rx0");
         ip("address add 10.77.0.1/24 dev br0");
-        pass(&mut Sender::open(Some("br0"), 1).unwrap(), &mut batch);
+        pass(&mut Sender::open(Family::V4, Some("br0"), 1).unwrap(), &mut batch);
     });
 }
 
@@ -162,15 +178,15 @@ fn destination_without_a_route_drops_its_packets_only() {
     on_host(1, || {
         for coalesce in [true, false] {
             let (began, (env, events)) = (Instant::now(), env());
-            let mut sender = Sender::lasting(None, 1, &env).unwrap();
+            let mut sender = Sender::lasting(Family::V4, None, 1, &env).unwrap();
             if !coalesce {
                 sender.send_singly();
             }
             let there = UdpSocket::bind("127.0.0.1:0").unwrap();
             there.set_read_timeout(Some(LIMIT)).unwrap();
             let port = there.local_addr().unwrap().port();
-            let reached = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-            let absent = SocketAddrV4::new(Ipv4Addr::new(10, 99, 0, 1), 7148);
+            let reached = SocketAddr::from(([127, 0, 0, 1], port));
+            let absent = SocketAddr::from(([10, 99, 0, 1], 7148));
             // Two in a row to each, in turn.
             let to = |number: u64| if number % 4 < 2 { reached } else { absent };
             let packets: Vec<_> =
@@ -207,7 +223,7 @@ fn send_buffer_that_stays_full_drops_packets_until_the_network_takes_some() {
             return skip("there is no `tc` with `tbf`");
         }
         let (env, events) = env();
-        let mut sender = Sender::lasting(Some("rx0"), 1, &env).unwrap();
+        let mut sender = Sender::lasting(Family::V4, Some("rx0"), 1, &env).unwrap();
         let packets = [packet(TO, 1); MAX_PACKETS];
         let (deadline, mut is_full) = (Instant::now() + LIMIT, false);
         loop {
@@ -236,8 +252,8 @@ fn send_buffer_that_stays_full_drops_packets_until_the_network_takes_some() {
 #[test]
 fn packet_that_is_too_long_is_an_error() {
     let (env, _) = env();
-    let mut sender = Sender::lasting(None, 1, &env).unwrap();
-    let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9);
+    let mut sender = Sender::lasting(Family::V4, None, 1, &env).unwrap();
+    let to = SocketAddr::from(([127, 0, 0, 1], 9));
     let payload = vec![0; 65_530];
     let error = sender.send(&[Outgoing { to, head: heap(1), payload: &payload }]).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
@@ -246,10 +262,10 @@ fn packet_that_is_too_long_is_an_error() {
 #[test]
 fn unicast_receiver_gets_packets_again_when_its_address_returns() {
     on_host(1, || {
-        let to = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 1), 7148);
+        let to = SocketAddr::from(([10, 77, 0, 1], 7148));
         let mut batch = Batch::new(open(&[to], &Listening::on(&[], 1 << 20)).unwrap(), 1 << 20);
         let (env, _) = env();
-        let mut sender = Sender::lasting(None, 1, &env).unwrap();
+        let mut sender = Sender::lasting(Family::V4, None, 1, &env).unwrap();
         for number in 0..2 {
             assert_eq!(sender.send(&[packet(to, number)]).unwrap().sent(), 1);
             let deadline = Instant::now() + LIMIT;
@@ -266,12 +282,12 @@ fn unicast_receiver_gets_packets_again_when_its_address_returns() {
 #[test]
 fn source_specific_group_has_packets_of_its_sources_only() {
     on_host(1, || {
-        let second = Ipv4Addr::new(10, 77, 0, 2);
-        let mut batch = receiver(&[Ipv4Addr::new(10, 77, 0, 9), second]);
+        let second = IpAddr::from([10, 77, 0, 2]);
+        let mut batch = receiver(&["10.77.0.9", "10.77.0.2"]);
         for _ in 0..2 {
             ip("address add 10.77.0.2/24 dev rx0");
-            let mut other = Sender::open(Some("10.77.0.1"), 1).unwrap();
-            let mut source = Sender::open(Some("10.77.0.2"), 1).unwrap();
+            let mut other = Sender::open(Family::V4, Some("10.77.0.1"), 1).unwrap();
+            let mut source = Sender::open(Family::V4, Some("10.77.0.2"), 1).unwrap();
             let mut all = receiver(&[]);
             let deadline = Instant::now() + LIMIT;
             let mut heaps = Vec::new();
@@ -284,7 +300,7 @@ fn source_specific_group_has_packets_of_its_sources_only() {
                 assert!(!receive(&mut all, LIMIT).is_empty());
             }
             assert!(
-                heaps.iter().all(|(heap, from)| *heap == 2 && from.ip() == &second),
+                heaps.iter().all(|(heap, from)| *heap == 2 && from.ip() == second),
                 "{heaps:?}"
             );
             ip("link delete rx0");
@@ -313,13 +329,13 @@ fn interface_that_cannot_be_used_is_named_with_the_reason() {
         assert!(texts(&events)[1].starts_with("network interface `rx0` has no carrier"));
         ip("address flush dev rx0");
         for error in [
-            Sender::open(Some("rx0"), 1).err().unwrap().to_string(),
+            Sender::open(Family::V4, Some("rx0"), 1).err().unwrap().to_string(),
             open(&[TO], &Listening::on(&names, 4096)).unwrap_err().to_string(),
         ] {
             assert!(error.starts_with("network interface `rx0` has no IPv4 address;"), "{error}");
         }
         let error = Interface::find("eth7").unwrap_err().to_string();
-        assert!(error.contains("`eth7` does not exist; this host has lo (127.0.0.1)"), "{error}");
+        assert!(error.contains("`eth7` does not exist; this host has lo (127.0.0.1"), "{error}");
         // Without a route and without `interface` the kernel does not know where to join.
         let error = open(&[TO], &Listening::on(&[], 4096)).unwrap_err().to_string();
         assert!(error.contains("no route leads to it; name the interface"), "{error}");
@@ -329,17 +345,43 @@ fn interface_that_cannot_be_used_is_named_with_the_reason() {
 #[test]
 fn interface_that_is_down_ends_neither_the_sender_nor_the_recording_beside_it() {
     on_host(1, || {
-        for sink in [
-            "kind: spead_sink, parameters: {stream: digitiser, destinations: [\"239.77.0.1:7148\"], interface: rx0,
-      samples_per_heap: 1024, threads: 2}",
-            "kind: stream_sink, parameters: {destination: \"239.77.0.1:7148\", interface: rx0}",
-        ] {
-            record_beside(sink);
+        // The kernel removes the addresses of IPv6 with the interface.
+        let add_v6 = || _ = ip("-6 address replace fd77::1/64 dev rx0 nodad");
+        let has_v6 = UdpSocket::bind("[::1]:0").is_ok();
+        if !has_v6 {
+            skip("no IPv6, its part");
+        }
+        for to in ["239.77.0.1:7148", "[ff05::77:1]:7148"] {
+            let is_v6 = to.starts_with('[');
+            if is_v6 && !has_v6 {
+                continue;
+            }
+            let up = || {
+                ip("link set rx0 up");
+                carrier();
+                if is_v6 {
+                    add_v6();
+                }
+            };
+            up();
+            record_beside(
+                &format!(
+                    "kind: spead_sink, parameters: {{stream: digitiser, destinations: [\"{to}\"], interface: rx0,
+      samples_per_heap: 1024, threads: 2}}"
+                ),
+                up,
+            );
+            record_beside(
+                &format!(
+                    "kind: stream_sink, parameters: {{destination: \"{to}\", interface: rx0}}"
+                ),
+                up,
+            );
         }
     });
 }
 
-fn record_beside(sink: &str) {
+fn record_beside(sink: &str, up: impl Fn()) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("samples.npy");
     let text = format!(
@@ -382,8 +424,7 @@ blocks:
     wait_for("no packet is sent", &|| count("packets_sent") > 20);
     ip("link set rx0 down");
     wait_for("no packet is dropped", &|| count("packets_dropped_interface") > 40);
-    ip("link set rx0 up");
-    carrier();
+    up();
     let sent = count("packets_sent");
     wait_for("the sender does not go on", &|| count("packets_sent") > sent + 20);
     wait_for("the end of the outage is not reported", &|| warnings().len() == 2);
@@ -397,8 +438,7 @@ blocks:
     let report = running.wait();
     assert!(report.failures.is_empty(), "{:?}", report.failures);
     assert!(count("heaps_stop_not_sent") > 0);
-    ip("link set rx0 up");
-    carrier();
+    up();
     // All frames are in the file, and went through the sink.
     let stats = |name: &str| report.stats.iter().find(|stats| stats.name == name).unwrap();
     let frames = stats("sky").frames_out / 2;

@@ -273,7 +273,7 @@ mod tests {
             assert_eq!(next, datagram(next.payload));
             payloads.push(next.payload.to_vec());
         }
-        Ok((payloads, capture.skipped()))
+        Ok((payloads, capture.skipped().other))
     }
 
     #[test]

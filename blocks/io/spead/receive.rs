@@ -2,12 +2,13 @@
 #![allow(unsafe_code)] // recvmmsg, poll and their control messages have no safe interface.
 
 use super::datagrams::{Datagrams, Message};
+use super::endpoint::Endpoint;
 use super::membership::{Keeper, Reports};
 use super::packet::Packet;
 use super::sockets::{self, Listener};
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -88,7 +89,8 @@ pub struct Batch {
     /// `BATCH` buffers, `STRIDE` apart; untouched pages of an unused buffer cost nothing.
     buffers: Vec<u8>,
     control: Vec<[u64; CONTROL_WORDS]>,
-    names: Vec<libc::sockaddr_in>,
+    /// Senders of the messages, of either family.
+    names: Vec<libc::sockaddr_in6>,
     messages: Vec<Message>,
     /// Bytes to read of each message of a system call.
     limits: Vec<usize>,
@@ -142,8 +144,8 @@ impl Batch {
     /// of step by at most about `in_step_bytes` in total.
     #[must_use]
     pub fn new(sockets: Vec<Listener>, in_step_bytes: usize) -> Self {
-        // SAFETY: a sockaddr_in is plain integers, for which all zeros is a value.
-        let name: libc::sockaddr_in = unsafe { zeroed() };
+        // SAFETY: a sockaddr_in6 is plain integers, for which all zeros is a value.
+        let name: libc::sockaddr_in6 = unsafe { zeroed() };
         let room = sockets.iter().map(|s| s.recv_buffer_size().unwrap_or(0)).min().unwrap_or(0);
         let poll =
             |s: &Listener| libc::pollfd { fd: s.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -187,10 +189,10 @@ impl Batch {
     ///
     /// # Errors
     /// If the operating system does not report an address.
-    pub fn addresses(&self) -> io::Result<Vec<SocketAddrV4>> {
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         let address = |socket: &Listener| {
             let address = socket.local_addr()?;
-            address.as_socket_ipv4().ok_or_else(|| io::ErrorKind::Unsupported.into())
+            address.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into())
         };
         self.sockets.iter().map(address).collect()
     }
@@ -367,7 +369,7 @@ impl Batch {
             header.msg_iov = iovec;
             header.msg_iovlen = 1;
             header.msg_name = (&raw mut self.names[i]).cast();
-            header.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+            header.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
             header.msg_control = self.control[i].as_mut_ptr().cast();
             header.msg_controllen = size_of::<[u64; CONTROL_WORDS]>() as _;
             asked += 1;
@@ -396,8 +398,7 @@ impl Batch {
             dropped = drops.or(dropped);
             let len = (header.msg_len as usize).min(BUFFER_BYTES);
             let segment = if segment == 0 { len.max(1) } else { segment };
-            let ip = Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr));
-            let sender = SocketAddrV4::new(ip, u16::from_be(name.sin_port));
+            let sender = Endpoint::of_name(name);
             self.messages.push(Message { len, segment, sender });
         }
         Ok(dropped)

@@ -1,10 +1,10 @@
 //! A second sender of a stream: two programs that send the same data at the same time, such as two copies of an engine
 //! after a handover that was not finished.
 
+use super::endpoint::Endpoint;
 use fxgraph::event::BlockEvents;
 use fxgraph::runtime::EventKind;
 use fxgraph::{Counter, Counters};
-use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
 /// Shortest time in which both send, and the same time as a multiple of the length of a heap. In a handover the last data
@@ -23,7 +23,7 @@ pub struct SecondSender {
 }
 
 struct Seen {
-    sender: SocketAddrV4,
+    sender: Endpoint,
     since: Instant,
     last: Instant,
     is_told: bool,
@@ -46,13 +46,7 @@ impl SecondSender {
 
     /// Notes a packet of `sender` with data that `first`, which still sends, has sent or sends, too. When both have sent for
     /// some time, that is an event.
-    pub fn note(
-        &mut self,
-        first: SocketAddrV4,
-        sender: SocketAddrV4,
-        now: Instant,
-        events: &BlockEvents,
-    ) {
+    pub fn note(&mut self, first: Endpoint, sender: Endpoint, now: Instant, events: &BlockEvents) {
         self.packets.add(1);
         let patience = |seen: &Seen| if seen.is_told { GONE } else { 2 * self.overlap };
         let is_gone = |seen: &Seen| now.saturating_duration_since(seen.last) > patience(seen);

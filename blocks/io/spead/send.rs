@@ -2,13 +2,14 @@
 //! supported.
 #![allow(unsafe_code)] // sendmmsg and its control messages have no safe interface.
 
-use super::outage::{Cause, Exit};
+use super::family::{self, Family, needs_scope};
+use super::outage::{Cause, Exit, Source};
 use super::packet::Head;
 use fxgraph::{BlockError, Env, Patience};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ const BURST_PACKETS: usize = 32;
 #[derive(Clone, Copy)]
 pub struct Outgoing<'a> {
     /// Destination.
-    pub to: SocketAddrV4,
+    pub to: SocketAddr,
     /// Header and item pointers.
     pub head: Head,
     /// Payload.
@@ -63,8 +64,8 @@ pub fn send(sender: Option<&mut Sender>, packets: &[Outgoing<'_>]) -> Result<Bur
         let to = packets.first().map(|packet| packet.to.to_string()).unwrap_or_default();
         // The kernel sends nothing from a loopback address to another host.
         let message = match (error.raw_os_error(), sender.exit.source()) {
-            (Some(libc::EINVAL), Some((from, _))) => format!(
-                "cannot send to {to} from {from}: its interface does not lead there; set `interface` to one that does"
+            (Some(libc::EINVAL), Some(Source { ip, .. })) => format!(
+                "cannot send to {to} from {ip}: its interface does not lead there; set `interface` to one that does"
             ),
             _ => format!("cannot send to {to}: {error}"),
         };
@@ -135,26 +136,33 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Opens a socket that sends from `interface`, with `ttl` for multicast. Every error of the network ends it.
+    /// Opens a socket of `family` that sends from `interface`, with `ttl` for multicast. Every error of the network ends
+    /// it.
     ///
     /// # Errors
-    /// If the interface does not exist or has no IPv4 address.
-    pub fn open(interface: Option<&str>, ttl: u32) -> Result<Self, BlockError> {
-        Self::of(Exit::new(interface, None)?, ttl)
+    /// If the interface does not exist or has no address of `family`.
+    pub fn open(family: Family, interface: Option<&str>, ttl: u32) -> Result<Self, BlockError> {
+        Self::of(Exit::new(family, interface, None)?, family, ttl)
     }
 
     /// Opens the socket of the block of `env`, which survives outages of the network: packets are dropped meanwhile, counted
     /// and reported.
     ///
     /// # Errors
-    /// If the interface does not exist or has no IPv4 address.
-    pub fn lasting(interface: Option<&str>, ttl: u32, env: &Env) -> Result<Self, BlockError> {
-        Self::of(Exit::new(interface, Some(env))?, ttl)
+    /// If the interface does not exist or has no address of `family`.
+    pub fn lasting(
+        family: Family,
+        interface: Option<&str>,
+        ttl: u32,
+        env: &Env,
+    ) -> Result<Self, BlockError> {
+        Self::of(Exit::new(family, interface, Some(env))?, family, ttl)
     }
 
-    fn of(exit: Exit, ttl: u32) -> Result<Self, BlockError> {
-        let socket = open(ttl)
-            .map_err(|error| BlockError::new("cannot open a socket to send from").because(error))?;
+    fn of(exit: Exit, family: Family, ttl: u32) -> Result<Self, BlockError> {
+        let socket = open(family, ttl).map_err(|error| {
+            BlockError::new(format!("cannot open a socket to send from by {family}")).because(error)
+        })?;
         Ok(Self { socket, coalesce: true, exit: Arc::new(exit), full: Patience::new(FULL) })
     }
 
@@ -227,7 +235,7 @@ impl Sender {
         let (mut iovecs, mut headers, mut names): (
             [libc::iovec; 2 * MAX_PACKETS],
             [libc::mmsghdr; MAX_PACKETS],
-            [libc::sockaddr_in; MAX_PACKETS],
+            [libc::sockaddr_in6; MAX_PACKETS],
         ) = unsafe { zeroed() };
         let mut control = [[0_u64; CONTROL_WORDS]; MAX_PACKETS];
         let mut counts = [0; MAX_PACKETS];
@@ -241,22 +249,19 @@ impl Sender {
         let (mut messages, mut first) = (0, 0);
         while first < packets.len() {
             let run = self.run(&packets[first..]);
-            let to = packets[first].to;
-            names[messages] = libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: to.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from(*to.ip()).to_be() },
-                sin_zero: [0; 8],
-            };
+            let to = on_link(packets[first].to, source);
+            let name_len;
+            (names[messages], name_len) = family::name(to);
             let header = &mut headers[messages].msg_hdr;
             header.msg_name = (&raw mut names[messages]).cast();
-            header.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+            header.msg_namelen = name_len;
             header.msg_iov = iovecs[2 * first..].as_mut_ptr();
             header.msg_iovlen = (2 * run) as _;
             let segment = (run > 1).then_some(packets[first].len() as u16);
-            let source = source.map(|(ip, index)| {
-                // The route chooses the interface to a host.
-                (ip, if to.ip().is_multicast() { index } else { 0 })
+            let source = source.map(|Source { ip, index }| {
+                // The route chooses the interface to a host, unless there is no route without the interface.
+                let is_bound = to.ip().is_multicast() || needs_scope(ip) || ip.is_unspecified();
+                Source { ip, index: if is_bound { index } else { 0 } }
             });
             set_control(header, &mut control[messages], source, segment);
             counts[messages] = run;
@@ -290,31 +295,52 @@ impl Sender {
     }
 }
 
-fn open(ttl: u32) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-    socket.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0).into())?;
-    socket.set_multicast_ttl_v4(ttl)?;
-    socket.set_multicast_loop_v4(true)?;
+fn open(family: Family, ttl: u32) -> io::Result<Socket> {
+    let socket = family.socket()?;
+    socket.bind(&SocketAddr::new(family.unspecified(), 0).into())?;
+    family.set_multicast(&socket, ttl)?;
     // A smaller buffer still works, with more waiting.
     let _ = socket.set_send_buffer_size(4 << 20);
     Ok(socket)
+}
+
+/// Returns `to`, with the interface of `source` if it is link-local and names none.
+fn on_link(to: SocketAddr, source: Option<Source>) -> SocketAddr {
+    match (to, source) {
+        (SocketAddr::V6(mut v6), Some(source)) if v6.scope_id() == 0 && needs_scope(to.ip()) => {
+            v6.set_scope_id(source.index);
+            v6.into()
+        }
+        _ => to,
+    }
 }
 
 /// Gives `header` the source address and interface, and the bytes of a segment, of its packets.
 fn set_control(
     header: &mut libc::msghdr,
     control: &mut [u64; CONTROL_WORDS],
-    source: Option<(Ipv4Addr, u32)>,
+    source: Option<Source>,
     segment: Option<u16>,
 ) {
     let mut used = 0;
-    if let Some((ip, index)) = source {
-        let source = libc::in_pktinfo {
-            ipi_ifindex: index.cast_signed(),
-            ipi_spec_dst: libc::in_addr { s_addr: u32::from(ip).to_be() },
-            ipi_addr: libc::in_addr { s_addr: 0 },
+    if let Some(Source { ip, index }) = source {
+        used += match ip {
+            IpAddr::V4(ip) => {
+                let source = libc::in_pktinfo {
+                    ipi_ifindex: index.cast_signed(),
+                    ipi_spec_dst: libc::in_addr { s_addr: ip.to_bits().to_be() },
+                    ipi_addr: libc::in_addr { s_addr: 0 },
+                };
+                put(&mut control[used..], (libc::IPPROTO_IP, libc::IP_PKTINFO), source)
+            }
+            IpAddr::V6(ip) => {
+                let source = libc::in6_pktinfo {
+                    ipi6_addr: libc::in6_addr { s6_addr: ip.octets() },
+                    ipi6_ifindex: index,
+                };
+                put(&mut control[used..], (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO), source)
+            }
         };
-        used += put(&mut control[used..], (libc::IPPROTO_IP, libc::IP_PKTINFO), source);
     }
     if let Some(bytes) = segment {
         used += put(&mut control[used..], (libc::SOL_UDP, libc::UDP_SEGMENT), bytes);

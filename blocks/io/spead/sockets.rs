@@ -1,12 +1,14 @@
 //! UDP sockets of receivers: opening them, and the state of their buffers.
 #![allow(unsafe_code)] // Socket options and poll have no safe interface.
 
-use super::interface::Interface;
+use super::family::{self, Family, needs_scope};
+use super::interface::{self, Interface};
 use super::membership::Membership;
 use fxgraph::BlockError;
-use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
+use socket2::Socket;
+use std::collections::BTreeSet;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -48,7 +50,7 @@ pub struct Listening {
     /// Interfaces on which multicast groups are joined in turn, by name or address.
     pub interfaces: Vec<String>,
     /// Senders whose packets to multicast groups are received; empty: all.
-    pub sources: Arc<[Ipv4Addr]>,
+    pub sources: Arc<[IpAddr]>,
     /// Size of the receive buffer of each socket.
     pub buffer_bytes: usize,
 }
@@ -61,16 +63,25 @@ impl Listening {
     }
 }
 
-/// Opens one socket per address.
-pub fn open(
-    addresses: &[SocketAddrV4],
-    listening: &Listening,
-) -> Result<Vec<Listener>, BlockError> {
-    for name in &listening.interfaces {
-        Interface::with_address(name).map_err(|error| BlockError::new(error.to_string()))?;
+/// Checks that each interface exists, and has an address of the families of its addresses.
+fn check_interfaces(addresses: &[SocketAddr], listening: &Listening) -> Result<(), BlockError> {
+    let count = listening.interfaces.len();
+    for (at, name) in listening.interfaces.iter().enumerate() {
+        let on_it = addresses.iter().skip(at).step_by(count);
+        let families: BTreeSet<Family> = on_it.map(|address| Family::of(address.ip())).collect();
+        let found = Interface::find(name).and_then(|_| {
+            families.into_iter().try_for_each(|of| Interface::for_stream(name, of).map(drop))
+        });
+        found.map_err(|error| BlockError::new(error.to_string()))?;
     }
+    Ok(())
+}
+
+/// Opens one socket per address.
+pub fn open(addresses: &[SocketAddr], listening: &Listening) -> Result<Vec<Listener>, BlockError> {
+    check_interfaces(addresses, listening)?;
     let mut interfaces = listening.interfaces.iter().cycle();
-    let open = |address: &SocketAddrV4| {
+    let open = |address: &SocketAddr| {
         open_one(*address, interfaces.next().map(String::as_str), listening, false)
             .map_err(|error| BlockError::new(cannot_listen(*address, &error)).because(error))
     };
@@ -84,7 +95,7 @@ pub fn open(
 /// group gets all its datagrams.
 pub fn open_divided(
     threads: usize,
-    addresses: &[SocketAddrV4],
+    addresses: &[SocketAddr],
     listening: &Listening,
 ) -> Result<Vec<Vec<Listener>>, BlockError> {
     let threads = threads.max(1);
@@ -95,9 +106,11 @@ pub fn open_divided(
         }
         return Ok(divided);
     }
+    check_interfaces(addresses, listening)?;
     for (i, address) in addresses.iter().enumerate() {
         let sharing = (i..threads).step_by(addresses.len());
-        let sockets = open_shared(*address, sharing.len(), listening)
+        let interface = listening.interfaces.iter().cycle().nth(i).map(String::as_str);
+        let sockets = open_shared(*address, interface, sharing.len(), listening)
             .map_err(|error| BlockError::new(cannot_listen(*address, &error)).because(error))?;
         for (thread, socket) in sharing.zip(sockets) {
             divided[thread].push(socket);
@@ -108,7 +121,8 @@ pub fn open_divided(
 
 /// Opens `count` sockets of one unicast address.
 fn open_shared(
-    address: SocketAddrV4,
+    address: SocketAddr,
+    interface: Option<&str>,
     count: usize,
     listening: &Listening,
 ) -> io::Result<Vec<Listener>> {
@@ -116,15 +130,15 @@ fn open_shared(
         return Err(io::Error::other("a multicast group cannot be divided among sockets"));
     }
     // Fails if another program has the port: it could share the port, and get part of the stream.
-    let alone = open_one(address, None, listening, false)?;
+    let alone = open_one(address, interface, listening, false)?;
     if count == 1 {
         return Ok(vec![alone]);
     }
     drop(alone);
-    (0..count).map(|_| open_one(address, None, listening, true)).collect()
+    (0..count).map(|_| open_one(address, interface, listening, true)).collect()
 }
 
-fn cannot_listen(address: SocketAddrV4, error: &io::Error) -> String {
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
             format!("cannot listen on {address}: another program or block has this port")
@@ -132,28 +146,57 @@ fn cannot_listen(address: SocketAddrV4, error: &io::Error) -> String {
         io::ErrorKind::AddrNotAvailable if !address.ip().is_multicast() => {
             format!("cannot listen on {address}: no interface of this host has that address")
         }
+        _ if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
+            format!("cannot listen on {address}: this kernel has no {}", Family::of(address.ip()))
+        }
+        _ if error.raw_os_error() == Some(libc::EINVAL) && lacks_scope(address) => {
+            format!("cannot listen on {address}, a link-local address: name its interface")
+        }
         _ if error.raw_os_error() == Some(libc::ENODEV) && address.ip().is_multicast() => format!(
             "cannot join the multicast group {address}: no route leads to it; name the interface on which its packets arrive"
         ),
-        _ if error.raw_os_error() == Some(libc::ENOBUFS) && address.ip().is_multicast() => format!(
-            "cannot join the multicast group {address}: the kernel allows a socket fewer sources; name fewer, or raise \
-             net.ipv4.igmp_max_msf"
-        ),
+        _ if error.raw_os_error() == Some(libc::ENOBUFS) && address.ip().is_multicast() => {
+            let limit = match Family::of(address.ip()) {
+                Family::V4 => "net.ipv4.igmp_max_msf",
+                Family::V6 => "net.ipv6.mld_max_msf",
+            };
+            format!(
+                "cannot join the multicast group {address}: the kernel allows a socket fewer sources; name fewer, or \
+                 raise {limit}"
+            )
+        }
         _ => format!("cannot listen on {address}: {error}"),
+    }
+}
+
+fn lacks_scope(address: SocketAddr) -> bool {
+    matches!(address, SocketAddr::V6(v6) if v6.scope_id() == 0 && needs_scope(address.ip()))
+}
+
+/// Returns `address`, a link-local one with the number of `interface` if it names none, and the interface of its group:
+/// the one that the address names, or else `interface`.
+fn on_link(address: SocketAddr, interface: Option<&str>) -> (SocketAddr, Option<String>) {
+    match address {
+        SocketAddr::V6(v6) if v6.scope_id() > 0 => (address, interface::name(v6.scope_id())),
+        SocketAddr::V6(mut v6) if lacks_scope(address) => {
+            let found = interface.and_then(|name| Interface::find(name).ok());
+            v6.set_scope_id(found.map_or(0, |found| found.index));
+            (v6.into(), interface.map(str::to_owned))
+        }
+        _ => (address, interface.map(str::to_owned)),
     }
 }
 
 /// Binds `address` with a socket that no thread reads, and joins its group on interface number `interface`: the address
 /// is this program's, and switches deliver the group.
 #[cfg_attr(not(any(feature = "xdp", test)), expect(dead_code))]
-pub(super) fn reserve(address: SocketAddrV4, interface: u32) -> Result<Socket, BlockError> {
+pub(super) fn reserve(address: SocketAddr, interface: u32) -> Result<Socket, BlockError> {
     let open = || {
         let socket = create(address, false)?;
         let _ = socket.set_recv_buffer_size(0);
         bind(&socket, address)?;
         if address.ip().is_multicast() {
-            let interface = InterfaceIndexOrAddress::Index(interface);
-            socket.join_multicast_v4_n(address.ip(), &interface)?;
+            family::join(&socket, address.ip(), interface)?;
         }
         Ok(socket)
     };
@@ -161,18 +204,19 @@ pub(super) fn reserve(address: SocketAddrV4, interface: u32) -> Result<Socket, B
 }
 
 /// Creates a socket for `address`, without binding it. `is_shared`: further sockets get the same address.
-fn create(address: SocketAddrV4, is_shared: bool) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+fn create(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
+    let family = Family::of(address.ip());
+    let socket = family.socket()?;
     socket.set_reuse_port(is_shared)?;
     if address.ip().is_multicast() {
         // Several receivers may share a group; a socket bound to the group gets no other packets.
         socket.set_reuse_address(true)?;
-        socket.set_multicast_all_v4(false)?;
+        family.only_own_groups(&socket)?;
     }
     Ok(socket)
 }
 
-fn bind(socket: &Socket, address: SocketAddrV4) -> io::Result<()> {
+fn bind(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     once_released(libc::EADDRINUSE, || socket.bind(&address.into()))
 }
 
@@ -191,11 +235,12 @@ pub(super) fn once_released(taken: i32, bind: impl Fn() -> io::Result<()>) -> io
 }
 
 fn open_one(
-    address: SocketAddrV4,
+    address: SocketAddr,
     interface: Option<&str>,
     listening: &Listening,
     is_shared: bool,
 ) -> io::Result<Listener> {
+    let (address, interface) = on_link(address, interface);
     let socket = create(address, is_shared)?;
     // Before packets can arrive, of which the kernel's default buffer holds few.
     set_receive_buffer(&socket, listening.buffer_bytes);
@@ -203,7 +248,7 @@ fn open_one(
     let _ = set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
     let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
     bind(&socket, address)?;
-    let join = || Membership::join(&socket, *address.ip(), interface, &listening.sources);
+    let join = || Membership::join(&socket, address.ip(), interface.as_deref(), &listening.sources);
     let membership = address.ip().is_multicast().then(join).transpose()?;
     Ok(Listener { socket, membership })
 }
@@ -223,7 +268,7 @@ fn ask_for_buffer(socket: &Socket, bytes: usize) -> usize {
 /// # Errors
 /// If there can be no socket.
 pub fn granted_buffer(bytes: usize) -> io::Result<usize> {
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    let socket = Family::V4.socket()?;
     Ok(ask_for_buffer(&socket, bytes))
 }
 

@@ -5,7 +5,7 @@ use super::threads::Threads;
 use crate::io::spead::control::Control;
 use crate::io::spead::item;
 use crate::io::spead::packet::Pointer;
-use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::changes::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Counter, Env, Io, Next};
 use std::time::{Duration, Instant};
 
@@ -229,7 +229,7 @@ impl Block for Sink {
         Ok(())
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }
 }

@@ -51,12 +51,12 @@ pub enum StreamName {
 pub struct SpeadSink {
     /// Type of the stream: `digitiser`, `f_engine`, `x_engine` or `b_engine`.
     pub stream: StreamName,
-    /// Destinations: `a.b.c.d:port`, `name:port` or, for N + 1 consecutive groups, `a.b.c.d+N:port`. Each group gets an
-    /// equal block of channels. `b_engine`: one entry per beam.
+    /// Destinations: `a.b.c.d:port`, `[ipv6]:port`, `name:port` or, for N + 1 consecutive groups, `a.b.c.d+N:port` or
+    /// `[ipv6]+N:port`; all IPv4 or all IPv6. Each group gets an equal block of channels. `b_engine`: one entry per beam.
     pub destinations: Vec<String>,
     /// Network interface, by name or address, to send from.
     pub interface: Option<String>,
-    /// Time to live of multicast packets (number of routers that they may pass).
+    /// Time to live (hop limit) of multicast packets: number of routers that they may pass.
     #[param(default = 4, range = 0..=255)]
     pub ttl: u32,
     /// Largest payload of a packet, in bytes.
@@ -120,6 +120,11 @@ impl SpeadSink {
         for error in addresses.iter().filter_map(|a| a.as_ref().err()) {
             let help = "give addresses such as 239.10.0.0+7:7148, which is 8 groups";
             rejections.push(parameter("destinations", error.to_string(), help));
+        }
+        let valid: Vec<Address> = addresses.iter().filter_map(|a| a.clone().ok()).collect();
+        rejections.extend(address::reject_mixed(&valid, "destinations"));
+        if self.interface.is_none() {
+            rejections.extend(address::reject_unscoped(&valid, "destinations", "interface"));
         }
         let mut groups = addresses.iter().filter_map(|a| a.as_ref().ok().map(Address::count));
         let first = groups.next();

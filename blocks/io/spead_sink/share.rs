@@ -4,11 +4,12 @@ use super::heaps::{Heap, Heaps};
 use super::pace::Pace;
 use crate::io::spead::address;
 use crate::io::spead::control::{Control, HeapCounter};
+use crate::io::spead::family::Family;
 use crate::io::spead::packet::Head;
 use crate::io::spead::send::{MAX_PACKETS, Outgoing, Sender, send, send_burst};
-use fxgraph::retune::Timed;
+use fxgraph::changes::Timed;
 use fxgraph::{BlockError, Counter, Counters, Env, Frame, Gauge, PortType};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,9 @@ pub struct Job {
 #[derive(Clone)]
 pub struct Terms {
     pub heaps: Arc<Heaps>,
-    pub destinations: Arc<[SocketAddrV4]>,
+    pub destinations: Arc<[SocketAddr]>,
+    /// Family of all destinations.
+    pub family: Family,
     pub packet_payload_bytes: usize,
     pub interface: Option<String>,
     pub ttl: u32,
@@ -89,10 +92,12 @@ impl Terms {
         threads: usize,
         counters: &Counters,
     ) -> Result<Self, BlockError> {
+        let destinations = address::resolve(&parameters.destinations)?;
         Ok(Self {
             heaps: Arc::new(heaps),
             // For beams, those of beam 0 first.
-            destinations: address::resolve(&parameters.destinations)?.into(),
+            family: address::family(&destinations)?,
+            destinations: destinations.into(),
             packet_payload_bytes: parameters.packet_payload_bytes,
             interface: parameters.interface.clone(),
             ttl: parameters.ttl,
@@ -182,7 +187,7 @@ impl Share {
 
     /// Opens the socket of the sink, the block of `env`.
     pub fn open(&self, env: &Env) -> Result<Sender, BlockError> {
-        Sender::lasting(self.terms.interface.as_deref(), self.terms.ttl, env)
+        Sender::lasting(self.terms.family, self.terms.interface.as_deref(), self.terms.ttl, env)
     }
 
     /// Sends with `sender`.

@@ -238,9 +238,10 @@ blocks:
     let received = std::thread::spawn(move || receive(&receiver));
     wait("heaps_disabled", 20);
     assert_eq!(count("packets_sent"), 0);
-    let from = control.retune("o: {enabled: true}", None, LIMIT).unwrap().effective_timestamp;
+    let from = control.live_update("o: {enabled: true}", None, LIMIT).unwrap().effective_timestamp;
     wait("heaps_sent", 20);
-    let until = control.retune("o: {enabled: false}", None, LIMIT).unwrap().effective_timestamp;
+    let until =
+        control.live_update("o: {enabled: false}", None, LIMIT).unwrap().effective_timestamp;
     wait("heaps_disabled", 20);
     let sent = count("heaps_sent");
     wait("heaps_disabled", 20);

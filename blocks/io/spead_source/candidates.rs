@@ -1,7 +1,7 @@
 //! Packets outside the window: held until they show where the stream continues, or that they do not
 //! belong to the stream.
 
-use std::net::SocketAddrV4;
+use crate::io::spead::endpoint::Endpoint;
 use std::time::{Duration, Instant};
 
 /// Largest number of candidates; if there are more, the one with the least evidence is dropped.
@@ -46,11 +46,11 @@ pub struct Candidate {
     /// Arrival time of its first packet, not changed by [`Self::restart_measurement`].
     pub began: Option<Instant>,
     /// Sender of the latest packet.
-    pub sender: SocketAddrV4,
+    pub sender: Endpoint,
     /// Whether its packets come from senders of the stream; packets of other senders are kept apart.
     pub is_current: bool,
     held: Vec<u8>,
-    packets: Vec<(u32, SocketAddrV4)>,
+    packets: Vec<(u32, Endpoint)>,
     /// Number and bytes of the packets at the beginning that were accepted already.
     taken: (usize, usize),
 }
@@ -90,7 +90,7 @@ impl Candidate {
     }
 
     /// Returns the packets held, in the order of their arrival.
-    pub fn packets(&self) -> impl Iterator<Item = (&[u8], SocketAddrV4)> {
+    pub fn packets(&self) -> impl Iterator<Item = (&[u8], Endpoint)> {
         let mut rest = &self.held[self.taken.1..];
         self.packets[self.taken.0..].iter().map(move |(len, sender)| {
             let (packet, after) = rest.split_at(*len as usize);
@@ -160,7 +160,7 @@ impl Candidates {
         near: u64,
         stream: u64,
         now: Option<Instant>,
-        (datagram, sender, is_current): (&[u8], SocketAddrV4, bool),
+        (datagram, sender, is_current): (&[u8], Endpoint, bool),
     ) -> (usize, Option<Candidate>) {
         let fits = |candidate: &Candidate| {
             candidate.is_current == is_current && candidate.last.frame.abs_diff(spot.frame) <= near

@@ -18,7 +18,7 @@ pub struct Causes {
     pub last_timestamp: Gauge,
     pub sync_time: Gauge,
     pub clock_difference: Gauge,
-    pub stray: Counter,
+    pub unexpected: Counter,
     pub saturated: Counter,
     pub not_spead: Counter,
     pub flavour: Counter,
@@ -82,8 +82,8 @@ impl Causes {
                 "time by which the stream is ahead of the clock of the host, if its sync time is known; negative if it is \
                  behind",
             ),
-            stray: counters.loss(
-                "heaps_stray",
+            unexpected: counters.loss(
+                "heaps_unexpected",
                 "heaps at the start with timestamps of another time than the stream; find their sender",
             ),
             saturated: count("samples_saturated", "samples that the digitiser reported as clipped"),

@@ -6,6 +6,7 @@ use crate::common::antenna_numbers::default_numbers;
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::common::flagged_antennas;
 use crate::io::spead::address::{self, Address};
+use crate::io::spead::family::Family;
 use fxgraph::{Dtype, Rejection};
 
 /// Largest number of antennas.
@@ -55,9 +56,12 @@ impl SpeadSource {
                 problems.add("addresses", error.to_string(), help);
             }
         }
-        let are_groups = address::parse_all(&self.addresses)
-            .is_ok_and(|all| all.iter().all(Address::is_multicast));
-        problems.0.extend(address::reject_sources(&self.sources, ("addresses", are_groups)));
+        let addresses = address::parse_all(&self.addresses).unwrap_or_default();
+        problems.0.extend(address::reject_sources(&self.sources, ("addresses", &addresses)));
+        if self.interfaces.is_empty() && self.pcap.is_none() {
+            let rejection = address::reject_unscoped(&addresses, "addresses", "interfaces");
+            problems.0.extend(rejection);
+        }
         if !self.sources.is_empty() && (self.pcap.is_some() || self.receive == Receive::AfXdp) {
             let message = "`sources` needs `receive: socket` and no `pcap`";
             let help = "remove `sources`, or receive from sockets: only these drop the packets of other senders";
@@ -138,6 +142,12 @@ impl SpeadSource {
             problems.add("interfaces", message, "name each interface once");
         }
         let addresses = address::parse_all(&self.addresses).unwrap_or_default();
+        let is_v6 = |address: &&Address| address.family() == Some(Family::V6);
+        if let Some(text) = addresses.iter().find(is_v6).and_then(|all| all.texts().pop()) {
+            let message =
+                format!("`addresses` must be IPv4 addresses with `receive: af_xdp`, got {text}");
+            problems.add("addresses", message, "use `receive: socket`, or an IPv4 address");
+        }
         let mut listed = addresses.iter().filter_map(Address::listed).flatten();
         if let Some(any) = listed.find(|address| address.ip().is_unspecified()) {
             let message =

@@ -10,8 +10,9 @@ use crate::common::flagged_antennas::Flagging;
 use crate::io::spead::link::Lender;
 use crate::io::spead::sockets::{self, Listening};
 use crate::io::spead::{address, interface, pcap, receive, xdp};
-use fxgraph::retune::Change;
+use fxgraph::changes::Change;
 use fxgraph::{Block, BlockError, Counters, Env, Io, Next, Time};
+use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 /// Frames that the threads may have at once: the window, one being opened and one being returned.
@@ -38,6 +39,16 @@ pub struct Source {
     running: Option<Lender>,
 }
 
+/// Returns an address for AF_XDP, which can be that of a host by its name.
+fn of_v4(address: SocketAddr) -> Result<SocketAddrV4, BlockError> {
+    match address {
+        SocketAddr::V4(v4) => Ok(v4),
+        SocketAddr::V6(v6) => Err(BlockError::new(format!(
+            "`receive: af_xdp` receives IPv4 only, and {v6} is an IPv6 address; use `receive: socket`"
+        ))),
+    }
+}
+
 impl Source {
     pub(super) fn new(
         parameters: SpeadSource,
@@ -55,12 +66,17 @@ impl Source {
 
     fn input(&self, counters: &Counters) -> Result<Input, BlockError> {
         let parameters = &self.parameters;
-        let addresses = address::resolve(&parameters.addresses)?;
+        let addresses = match parameters.pcap {
+            // A capture does not say on which interface its packets came.
+            Some(_) => address::without_scope(&parameters.addresses)?,
+            None => address::resolve(&parameters.addresses)?,
+        };
         let Some(path) = &parameters.pcap else {
             let Means { threads, receive_buffer_bytes: buffer_bytes, .. } = self.means;
             let interfaces = &parameters.interfaces;
             interface::report_faults(interfaces, &self.env.events);
             if parameters.receive == Receive::AfXdp {
+                let addresses = addresses.into_iter().map(of_v4).collect::<Result<Vec<_>, _>>()?;
                 let queues = xdp::open(threads, &addresses, interfaces, buffer_bytes)?;
                 return Ok(Input::Network(Network::of_queues(queues, addresses, counters)));
             }
@@ -149,7 +165,7 @@ impl Block for Source {
         }
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         match &mut self.flagging {
             Some(flagging) => flagging.offer(change),
             None => Err(BlockError::new("the stream has no antennas")),

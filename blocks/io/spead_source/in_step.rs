@@ -113,14 +113,14 @@ impl InStep {
 mod tests {
     use super::*;
     use crate::io::spead::sockets::{Listening, open_divided};
-    use std::net::{SocketAddrV4, UdpSocket};
+    use std::net::{SocketAddr, UdpSocket};
     use std::sync::mpsc::{Receiver, channel};
 
     const WINDOW: u64 = 4000;
     const NEWEST: u64 = 100_000;
 
     /// Two threads with one socket each, and the addresses of the sockets. Thread 0 has read up to `NEWEST`.
-    fn two() -> (InStep, Vec<Port>, Vec<SocketAddrV4>) {
+    fn two() -> (InStep, Vec<Port>, Vec<SocketAddr>) {
         let free = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let addresses = free.map(|s| s.local_addr().unwrap().to_string().parse().unwrap());
         let sockets = open_divided(2, &addresses, &Listening::on(&[], 1 << 16)).unwrap();
@@ -131,7 +131,7 @@ mod tests {
         (in_step, sockets, addresses.to_vec())
     }
 
-    fn send(to: SocketAddrV4, len: usize) {
+    fn send(to: SocketAddr, len: usize) {
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&vec![0; len], to).unwrap();
     }
 

@@ -5,17 +5,18 @@ use super::layout::{Layout, Stream};
 use super::window::{Frames, Options, Outcome, Window};
 use crate::f_engine::pfb::Pfb;
 use crate::f_engine::pol_aligner::PolAligner;
+use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::item;
 use crate::io::spead::packet::{Head, Pointer};
 use fxgraph::edge::Harness;
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::{Axis, Clock, Dtype, Env, Frame, FrameMut, KindSpec, PortType, Ports, ValidityType};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const FROM: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7148);
+const FROM: Endpoint = Endpoint::v4(Ipv4Addr::LOCALHOST, 7148);
 const HEAP: u64 = 64;
 const HEAPS: u64 = 4;
 /// A heap each millisecond.
@@ -195,11 +196,11 @@ fn spoofed_packets_between_good_ones_drop_no_spectrum() {
     let mut line = Line::new(0.0);
     line.stream(1000..1100);
     // Four packets of one polarisation only.
-    for stray in 0..4 {
-        line.heap(0, (1 << 35) + stray);
+    for unexpected in 0..4 {
+        line.heap(0, (1 << 35) + unexpected);
     }
     line.stream(1100..1200);
-    (0..300).for_each(|stray| assert_ne!(line.heap(1, stray), Outcome::Accepted));
+    (0..300).for_each(|unexpected| assert_ne!(line.heap(1, unexpected), Outcome::Accepted));
     line.stream(1200..3000);
     line.assert_spectra_of(std::slice::from_ref(&(1000..3000)));
 }

@@ -80,7 +80,8 @@ pub enum Receive {
 pub struct SpeadSource {
     /// Type of the stream: `digitiser` or `f_engine`.
     pub stream: StreamName,
-    /// Addresses to receive on: `a.b.c.d:port`, `name:port` or, for N + 1 consecutive groups, `a.b.c.d+N:port`.
+    /// Addresses to receive on: `a.b.c.d:port`, `[ipv6]:port`, `name:port` or, for N + 1 consecutive groups,
+    /// `a.b.c.d+N:port` or `[ipv6]+N:port`.
     /// With `pcap`, the destinations to accept; empty accepts all.
     #[param(default)]
     pub addresses: Vec<String>,
@@ -289,10 +290,8 @@ impl KindSpec for SpeadSource {
         let valid =
             || parsed.iter().filter_map(|(text, parsed)| Some((*text, parsed.as_ref().ok()?)));
         let unicast = valid().filter(|(_, address)| !address.is_multicast());
-        let bound = unicast.flat_map(|(text, address)| match address.listed() {
-            Some(all) => all.iter().map(|address| format!("udp {address}")).collect(),
-            None => vec![format!("udp {text}")],
-        });
+        let bound = unicast.flat_map(|(_, address)| address.texts());
+        let bound = bound.map(|text| format!("udp {text}"));
         let groups = valid().filter(|(_, address)| address.is_multicast());
         let is_xdp = parameters.receive == Receive::AfXdp && parameters.pcap.is_none();
         let redirected = parameters.interfaces.iter().filter(|_| is_xdp);

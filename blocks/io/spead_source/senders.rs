@@ -1,7 +1,7 @@
 //! Senders of the stream, and the senders among them that have sent a stop heap.
 
+use crate::io::spead::endpoint::Endpoint;
 use fxgraph::{Counter, Counters};
-use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
 /// Time after a stop heap in which data that the stop heap overtook may still arrive.
@@ -14,7 +14,7 @@ const QUIET: Duration = Duration::from_millis(250);
 /// Sender of one part of the data: the address that sent most of the recent packets.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
-    holder: SocketAddrV4,
+    holder: Endpoint,
     /// Packets of the holder minus packets of other senders, at most [`MOST_VOTES`]; 0 is a free seat.
     votes: u8,
     /// Time of the holder's last packet.
@@ -43,7 +43,7 @@ pub struct Senders {
 impl Senders {
     /// Creates the empty seats of a stream of `parts`, each sent by up to `seats_per_part` senders.
     pub fn new(parts: usize, seats_per_part: usize, counters: &Counters) -> Self {
-        let holder = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
+        let holder = Endpoint::v4(std::net::Ipv4Addr::UNSPECIFIED, 0);
         let free = Seat { holder, votes: 0, heard: None, stopped: None };
         Self {
             seats: vec![free; parts.max(1) * seats_per_part.max(1)],
@@ -61,13 +61,7 @@ impl Senders {
     ///
     /// A sender of data ahead of the clock gets no seat while the holder continues: otherwise a burst of
     /// packets for the rest of a frame would make any address a sender of the stream.
-    pub fn data(
-        &mut self,
-        part: usize,
-        sender: SocketAddrV4,
-        now: Instant,
-        is_early: bool,
-    ) -> bool {
+    pub fn data(&mut self, part: usize, sender: Endpoint, now: Instant, is_early: bool) -> bool {
         let first = part * self.seats_per_part;
         let Some(seats) = self.seats.get_mut(first..first + self.seats_per_part) else {
             return false;
@@ -92,7 +86,7 @@ impl Senders {
 
     /// Notes that `sender` sent data of `part` that had already arrived from another sender: such data
     /// keep a seat, but do not gain one.
-    pub fn confirm(&mut self, part: usize, sender: SocketAddrV4, now: Instant) {
+    pub fn confirm(&mut self, part: usize, sender: Endpoint, now: Instant) {
         let first = part * self.seats_per_part;
         let seats = self.seats.get_mut(first..first + self.seats_per_part).unwrap_or_default();
         let held = seats.iter_mut().filter(|seat| seat.votes > 0 && seat.holder == sender);
@@ -101,17 +95,17 @@ impl Senders {
 
     /// Whether data of `part` from `sender` may move the window: `sender` has a seat of this part, or all
     /// seats are free.
-    pub fn may_lead(&self, part: usize, sender: SocketAddrV4) -> bool {
+    pub fn may_lead(&self, part: usize, sender: Endpoint) -> bool {
         self.of_part(part).all(|seat| seat.votes == 0) || self.has_seat(part, sender)
     }
 
     /// Whether `sender` has a seat of `part`.
-    pub fn has_seat(&self, part: usize, sender: SocketAddrV4) -> bool {
+    pub fn has_seat(&self, part: usize, sender: Endpoint) -> bool {
         self.of_part(part).any(|seat| seat.votes > 0 && seat.holder == sender)
     }
 
     /// A sender with a seat of `part`, if `sender` has none.
-    pub fn other_holder(&self, part: usize, sender: SocketAddrV4) -> Option<SocketAddrV4> {
+    pub fn other_holder(&self, part: usize, sender: Endpoint) -> Option<Endpoint> {
         let held = self.of_part(part).find(|seat| seat.votes > 0).map(|seat| seat.holder);
         held.filter(|_| !self.has_seat(part, sender))
     }
@@ -122,13 +116,13 @@ impl Senders {
     }
 
     /// Whether `sender` has a seat.
-    pub fn is_current(&self, sender: SocketAddrV4) -> bool {
+    pub fn is_current(&self, sender: Endpoint) -> bool {
         self.seats.iter().any(|seat| seat.votes > 0 && seat.holder == sender)
     }
 
     /// Notes a stop heap of `sender`, which counts only if `sender` has a seat. Returns whether it is the
     /// first one.
-    pub fn stop(&mut self, sender: SocketAddrV4, now: Instant) -> bool {
+    pub fn stop(&mut self, sender: Endpoint, now: Instant) -> bool {
         let (mut known, mut is_new) = (false, false);
         for seat in self.seats.iter_mut().filter(|s| s.votes > 0 && s.holder == sender) {
             is_new |= seat.stopped.is_none();
@@ -141,12 +135,12 @@ impl Senders {
 
     /// Returns the senders that stopped all of their parts at least [`AFTER_STOP`] ago, so that overtaken
     /// data have arrived.
-    pub fn stopped(&self, now: Instant) -> Vec<SocketAddrV4> {
+    pub fn stopped(&self, now: Instant) -> Vec<Endpoint> {
         let is_over = |seat: &Seat| {
             seat.stopped.is_some_and(|at| now.saturating_duration_since(at) >= AFTER_STOP)
         };
         let taken = || self.seats.iter().filter(|seat| seat.votes > 0);
-        let mut senders: Vec<SocketAddrV4> = taken().map(|seat| seat.holder).collect();
+        let mut senders: Vec<Endpoint> = taken().map(|seat| seat.holder).collect();
         senders.sort_unstable();
         senders.dedup();
         senders.retain(|sender| taken().filter(|s| s.holder == *sender).all(is_over));
@@ -160,7 +154,7 @@ impl Senders {
 
     /// Returns the senders of the stream for messages: the first few and the number of others.
     pub fn names(&self) -> String {
-        let mut senders: Vec<SocketAddrV4> =
+        let mut senders: Vec<Endpoint> =
             self.seats.iter().filter(|seat| seat.votes > 0).map(|seat| seat.holder).collect();
         senders.sort_unstable();
         senders.dedup();
@@ -174,7 +168,7 @@ impl Senders {
 }
 
 /// Returns `senders` as text: the first few and the number of others.
-pub fn list(senders: &[SocketAddrV4]) -> String {
+pub fn list(senders: &[Endpoint]) -> String {
     const SHOWN: usize = 4;
     let mut names: Vec<String> = senders.iter().take(SHOWN).map(ToString::to_string).collect();
     if senders.len() > SHOWN {
@@ -189,8 +183,8 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    fn address(n: u32) -> SocketAddrV4 {
-        SocketAddrV4::new(Ipv4Addr::from(n), 7148)
+    fn address(n: u32) -> Endpoint {
+        Endpoint::v4(Ipv4Addr::from(n), 7148)
     }
 
     fn count(counters: &Counters, name: &str) -> u64 {

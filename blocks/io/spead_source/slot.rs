@@ -1,6 +1,6 @@
 //! Record of the bytes of one heap that have arrived.
 
-use std::net::SocketAddrV4;
+use crate::io::spead::endpoint::Endpoint;
 
 /// Largest number of separate pieces of one heap that a slot tracks.
 pub const MAX_PIECES: usize = 64;
@@ -13,7 +13,7 @@ pub const SLOT_BYTES: usize = size_of::<Slot>() + MAX_PIECES * size_of::<(u32, u
 pub struct Slot {
     pieces: Vec<(u32, u32)>,
     /// Heap counter and sender of the first packet.
-    first: Option<(u64, SocketAddrV4)>,
+    first: Option<(u64, Endpoint)>,
     /// Whether the heap is complete.
     pub whole: bool,
 }
@@ -45,19 +45,13 @@ impl Slot {
     }
 
     /// Returns the sender of the first packet, if its heap counter is not `counter`.
-    pub fn sender_of_other_heap(&self, counter: u64) -> Option<SocketAddrV4> {
+    pub fn sender_of_other_heap(&self, counter: u64) -> Option<Endpoint> {
         self.first.filter(|(first, _)| *first != counter).map(|(_, sender)| sender)
     }
 
     /// Records the arrival of bytes `start..end` of a heap of `heap` bytes, from a packet with this heap counter and
     /// sender. The slot has no bytes of another heap.
-    pub fn arrive(
-        &mut self,
-        packet: (u64, SocketAddrV4),
-        start: u32,
-        end: u32,
-        heap: u32,
-    ) -> Arrival {
+    pub fn arrive(&mut self, packet: (u64, Endpoint), start: u32, end: u32, heap: u32) -> Arrival {
         self.first.get_or_insert(packet);
         if self.whole {
             return Arrival::Duplicate;

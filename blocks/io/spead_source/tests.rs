@@ -110,20 +110,32 @@ fn heaps_from_the_network_become_frames_until_the_stop_heap() {
 
 #[test]
 fn capture_file_with_a_slow_reader_drops_nothing() {
+    play("10.0.0.1:5", ["239.1.1.2:7148", "239.1.1.9:7148"], "239.1.1.0+3:7148");
+}
+
+#[test]
+fn capture_file_of_ipv6_is_played() {
+    play("[fd77::1]:5", ["[ff05::1:2]:7148", "[ff05::1:9]:7148"], "[ff05::1:0]+3:7148");
+    // A packet does not tell its interface.
+    play("[fe80::1]:5", ["[ff02::1:2]:7148", "[ff02::1:9]:7148"], "[ff02::1:0]+3:7148");
+}
+
+/// Plays packets of a stream to the first of two destinations, which `addresses` has, and one to the other.
+fn play(from: &str, to: [&str; 2], addresses: &str) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("heaps.pcap");
     let heaps: Vec<Vec<u8>> = (0..400).map(heap).collect();
     let other = heap(3);
     let mut file = std::fs::File::create(&path).unwrap();
-    let from = "10.0.0.1:5".parse().unwrap();
-    let wanted = heaps.iter().map(|h| ("239.1.1.2:7148", h));
-    let datagrams = std::iter::once(("239.1.1.9:7148", &other)).chain(wanted);
+    let from = from.parse().unwrap();
+    let wanted = heaps.iter().map(|h| (to[0], h));
+    let datagrams = std::iter::once((to[1], &other)).chain(wanted);
     let datagrams =
         datagrams.map(|(to, payload)| Datagram { from, to: to.parse().unwrap(), payload });
     pcap::write(&mut file, datagrams).unwrap();
     drop(file);
     let env = env();
-    let parameters = source(serde_json::json!({"pcap": path, "addresses": ["239.1.1.0+3:7148"]}));
+    let parameters = source(serde_json::json!({"pcap": path, "addresses": [addresses]}));
     let mut harness = harness(&parameters, &env);
     Harness::block_on(harness.start()).unwrap();
     let frames = collect(&mut harness);
@@ -354,6 +366,7 @@ fn capture_records_that_are_not_datagrams_are_counted() {
     assert_eq!(collect(&mut harness).len(), 2);
     assert_eq!(count(&env, "packets_received"), 8);
     assert_eq!(count(&env, "records_skipped"), 1);
+    assert_eq!(count(&env, "records_extended"), 0);
 }
 
 #[test]
@@ -490,8 +503,8 @@ fn flagged_antennas_are_missing_from_the_heap_at_the_effective_timestamp() {
     let env = env();
     let mut block = parameters.build(&ports.inputs, &env).unwrap();
     for (from, mask) in [(96, vec![false, true]), (160, vec![false, false])] {
-        let change = fxgraph::retune::When::at(from);
-        block.retune(change.change(vec![("flagged_antennas", Box::new(mask))])).unwrap();
+        let change = fxgraph::changes::When::at(from);
+        block.update(change.change(vec![("flagged_antennas", Box::new(mask))])).unwrap();
     }
     let mut harness = Harness::new(block, &ports, 8).unwrap();
     Harness::block_on(harness.start()).unwrap();

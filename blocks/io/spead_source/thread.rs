@@ -5,8 +5,9 @@ use super::network::{Network, Notes};
 use super::pace::Pace;
 use super::senders::{self, AFTER_STOP};
 use super::window::{Outcome, Window};
+use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::link::{Link, Report, TICK};
-use crate::io::spead::pcap::Capture;
+use crate::io::spead::pcap::{Capture, Skipped};
 use fxgraph::access::ReadPath;
 use fxgraph::files::Awaited;
 use fxgraph::runtime::EventKind;
@@ -14,7 +15,7 @@ use fxgraph::{BlockError, Counter, Counters, Env};
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufReader};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -38,10 +39,10 @@ pub enum Input {
         packets: Counter,
         /// Payload bytes of these datagrams.
         bytes: Counter,
-        /// Records that are not complete UDP datagrams.
-        skipped: Counter,
+        /// Records that are not complete UDP datagrams, and those of IPv6 with extension headers.
+        skipped: [Counter; 2],
         /// Destinations to accept; empty accepts all.
-        addresses: Vec<SocketAddrV4>,
+        addresses: Vec<SocketAddr>,
         /// Path of the file, for messages.
         path: ReadPath,
     },
@@ -51,7 +52,7 @@ impl Input {
     /// Creates the input from a capture file.
     pub fn file(
         file: File,
-        addresses: Vec<SocketAddrV4>,
+        addresses: Vec<SocketAddr>,
         path: ReadPath,
         counters: &Counters,
     ) -> Self {
@@ -59,10 +60,16 @@ impl Input {
             file,
             packets: counters.count("packets_received", "datagrams read from the file"),
             bytes: counters.count("bytes_received", "payload bytes of these datagrams"),
-            skipped: counters.count(
-                "records_skipped",
-                "records of the file that are not complete UDP datagrams: fragments and other protocols",
-            ),
+            skipped: [
+                counters.count(
+                    "records_skipped",
+                    "records of the file that are not complete UDP datagrams: fragments and other protocols",
+                ),
+                counters.count(
+                    "records_extended",
+                    "records of the file that are IPv6 packets with extension headers, such as fragments, which are not read",
+                ),
+            ],
             addresses,
             path,
         }
@@ -89,7 +96,7 @@ pub enum End {
     /// The capture file was read to its end.
     File,
     /// These senders stopped.
-    Stopped(Vec<SocketAddrV4>),
+    Stopped(Vec<Endpoint>),
     /// No data arrived for this time.
     Silent(Duration),
 }
@@ -130,7 +137,7 @@ impl Receiving {
         self.link.wait_for_first();
         match input {
             Input::File { file, packets, bytes, skipped, addresses, path } => {
-                let result = self.read(file, &addresses, [&packets, &bytes, &skipped], &path);
+                let result = self.read(file, &addresses, ([&packets, &bytes], &skipped), &path);
                 self.conclude(result);
             }
             Input::Network(network) => {
@@ -176,8 +183,8 @@ impl Receiving {
     fn read(
         &mut self,
         file: File,
-        addresses: &[SocketAddrV4],
-        [packets, bytes, skipped]: [&Counter; 3],
+        addresses: &[SocketAddr],
+        ([packets, bytes], skipped): ([&Counter; 2], &[Counter; 2]),
         path: &ReadPath,
     ) -> Result<End, BlockError> {
         let cannot_read = |error: io::Error| {
@@ -209,7 +216,10 @@ impl Receiving {
                 };
                 break;
             };
-            if !(addresses.is_empty() || addresses.contains(&datagram.to)) {
+            // A packet does not say on which interface its link is.
+            let is_to =
+                |one: &SocketAddr| (one.ip(), one.port()) == (datagram.to.ip(), datagram.to.port());
+            if !(addresses.is_empty() || addresses.iter().any(is_to)) {
                 continue;
             }
             packets.add(1);
@@ -219,7 +229,9 @@ impl Receiving {
                 return Err(self.restarted(samples));
             }
         }
-        skipped.add(capture.skipped());
+        let Skipped { other, extended } = capture.skipped();
+        skipped[0].add(other);
+        skipped[1].add(extended);
         Ok(end)
     }
 

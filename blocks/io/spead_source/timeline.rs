@@ -9,7 +9,7 @@ use super::candidates::{Candidate, MEASURABLE};
 use super::layout::Layout;
 use crate::io::spead::timestamp::nearest;
 use fxgraph::TimeBase;
-use fxgraph::retune::MAX_TIMESTAMP;
+use fxgraph::changes::MAX_TIMESTAMP;
 use std::time::{Duration, Instant};
 
 /// Bits of a timestamp on the wire.

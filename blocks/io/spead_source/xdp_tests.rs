@@ -560,6 +560,11 @@ fn parameters_that_af_xdp_does_not_support_are_rejected() {
     assert!(xdp(json!({"interfaces": []})).contains("`receive: af_xdp` needs `interfaces`"));
     assert!(xdp(json!({"interfaces": ["a", "b", "a"]})).contains("got `a` twice"));
     assert!(xdp(json!({"addresses": ["0.0.0.0:7148"]})).contains("got 0.0.0.0:7148"));
+    let v6 = xdp(json!({"addresses": [UNICAST, "[ff05::1]+1:7148"]}));
+    assert!(
+        v6.contains("must be IPv4 addresses with `receive: af_xdp`, got [ff05::2]:7148"),
+        "{v6}"
+    );
     assert!(xdp(json!({"pcap": "x.pcap"})).contains("must be `socket` with `pcap`"));
     let sources =
         |addresses: &str, source: &str| json!({"addresses": [addresses], "sources": [source]});
@@ -569,8 +574,7 @@ fn parameters_that_af_xdp_does_not_support_are_rejected() {
             .contains("`sources` needs multicast groups in `addresses`")
     );
     assert!(
-        errors(sources(GROUP, "x"))
-            .contains("`sources` must be IPv4 addresses of senders, got `x`")
+        errors(sources(GROUP, "x")).contains("`sources` must be IP addresses of senders, got `x`")
     );
     assert!(parameters(SHORT, &sources(GROUP, "10.0.0.1")).layout().is_ok());
     let several = json!({"receive": "af_xdp", "threads": 2, "addresses": [GROUP]});

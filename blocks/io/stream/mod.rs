@@ -13,8 +13,8 @@ use crate::common::axes;
 use crate::io::spead::descriptor::{self, Description, Elements};
 use crate::io::spead::item;
 use crate::io::spead::packet::Pointer;
+use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::recording::{Checksum, StreamType};
-use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Dtype, PortType, Time, TimeBase, npy};
 
 /// Largest text of the annotations of a frame, in bytes.

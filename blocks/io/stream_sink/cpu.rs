@@ -3,14 +3,15 @@
 use super::StreamSink;
 use crate::io::spead::address;
 use crate::io::spead::control::{Control, HeapCounter};
+use crate::io::spead::family::Family;
 use crate::io::spead::item;
 use crate::io::spead::packet::{Head, Pointer, VALUE_BITS};
 use crate::io::spead::send::{Outgoing, Sender, send_burst};
 use crate::io::spead_sink::pace::Pace;
 use crate::io::stream::{self, Described, MAX_ANNOTATION_BYTES, annotations};
-use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::changes::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Io, Next};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -40,7 +41,7 @@ fn run_identifier() -> u64 {
 pub struct Sink {
     parameters: StreamSink,
     described: Described,
-    destination: SocketAddrV4,
+    destination: SocketAddr,
     sender: Option<Sender>,
     pace: Pace,
     run: u64,
@@ -299,7 +300,8 @@ impl Sink {
 impl Block for Sink {
     fn start(&mut self) -> Result<(), BlockError> {
         let interface = self.parameters.interface.as_deref();
-        self.sender = Some(Sender::lasting(interface, self.parameters.ttl, &self.env)?);
+        let (family, ttl) = (Family::of(self.destination.ip()), self.parameters.ttl);
+        self.sender = Some(Sender::lasting(family, interface, ttl, &self.env)?);
         Ok(())
     }
 
@@ -372,7 +374,7 @@ impl Block for Sink {
         Ok(())
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }
 }

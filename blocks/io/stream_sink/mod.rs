@@ -16,11 +16,11 @@ use fxgraph::{
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "stream_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct StreamSink {
-    /// Destination: `a.b.c.d:port` or `name:port`, a host or a multicast group.
+    /// Destination: `a.b.c.d:port`, `[ipv6]:port` or `name:port`, a host or a multicast group.
     pub destination: String,
     /// Network interface, by name or address, to send from.
     pub interface: Option<String>,
-    /// Time to live of multicast packets (number of routers that they may pass).
+    /// Time to live (hop limit) of multicast packets: number of routers that they may pass.
     #[param(default = 4, range = 0..=255)]
     pub ttl: u32,
     /// Largest payload of a packet, in bytes.
@@ -56,6 +56,9 @@ impl StreamSink {
                 let message =
                     format!("`destination` must be one address, got {} groups", all.count());
                 rejections.push(Rejection::parameter("destination", message).help(help));
+            }
+            Ok(one) if self.interface.is_none() => {
+                rejections.extend(address::reject_unscoped(&[one], "destination", "interface"));
             }
             Ok(_) => {}
         }

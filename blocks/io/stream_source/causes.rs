@@ -10,7 +10,7 @@ pub struct Causes {
     pub missing: Counter,
     pub frames_dropped: Counter,
     pub descriptors: Counter,
-    pub stray: Counter,
+    pub unexpected: Counter,
     pub back: Counter,
     pub invalid: Counter,
     pub annotations_unknown: Counter,
@@ -54,8 +54,8 @@ impl Causes {
                 "frames dropped because the flowgraph did not keep up; find the slowest block",
             ),
             descriptors: count("heaps_descriptor", "heaps with descriptors and the type"),
-            stray: loss(
-                "heaps_stray",
+            unexpected: loss(
+                "heaps_unexpected",
                 "heaps dropped because they proved not to belong to the stream, or lack the packet with their timestamp; find their sender",
             ),
             back: loss(

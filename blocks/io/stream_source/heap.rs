@@ -1,11 +1,11 @@
 //! One heap that is being assembled.
 
+use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::item;
 use crate::io::spead::packet::{Packet, Pointer, VALUE_BITS};
 use crate::io::spead::timestamp::nearest;
 use crate::io::stream::Described;
-use fxgraph::retune::MAX_TIMESTAMP;
-use std::net::SocketAddrV4;
+use fxgraph::changes::MAX_TIMESTAMP;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ pub enum Arrival {
 /// A heap and its bytes that have arrived. Memory is kept for the next heap.
 pub struct Heap {
     /// Sender and counter: the identity of the heap.
-    pub sender: SocketAddrV4,
+    pub sender: Endpoint,
     pub counter: u64,
     /// Place in the stream, once a packet with its items has arrived.
     pub place: Option<Place>,
@@ -82,7 +82,7 @@ pub fn place(packet: &Packet<'_>, samples_per_frame: u64, near: u64) -> Option<P
 
 impl Heap {
     /// Creates a heap without memory.
-    pub fn new(sender: SocketAddrV4, now: Instant) -> Self {
+    pub fn new(sender: Endpoint, now: Instant) -> Self {
         Self {
             sender,
             counter: 0,
@@ -98,7 +98,7 @@ impl Heap {
     }
 
     /// Begins the heap of `packet`. The memory for the heap was checked to be bounded.
-    pub fn begin(&mut self, packet: &Packet<'_>, sender: SocketAddrV4, now: Instant) {
+    pub fn begin(&mut self, packet: &Packet<'_>, sender: Endpoint, now: Instant) {
         (self.sender, self.counter, self.heard) = (sender, packet.heap_counter, now);
         (self.place, self.arrived, self.packets) = (None, 0, 0);
         self.pieces.clear();

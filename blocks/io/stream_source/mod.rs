@@ -38,7 +38,7 @@ pub enum OnStop {
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "stream_source", page = "README.md", examples("example.yaml"), outputs("output"))]
 pub struct StreamSource {
-    /// Address to receive on: `a.b.c.d:port` or `name:port`, an address of this host or a multicast group.
+    /// Address to receive on: `a.b.c.d:port`, `[ipv6]:port` or `name:port`, an address of this host or a multicast group.
     pub source: String,
     /// Network interface, by name or address, on which a multicast group is joined.
     pub interface: Option<String>,
@@ -82,10 +82,14 @@ impl StreamSource {
                 let message = format!("`source` must be one address, got {} groups", all.count());
                 rejections.push(Rejection::parameter("source", message).help(help));
             }
-            Ok(_) => {}
+            Ok(one) => {
+                let one = [one];
+                rejections.extend(address::reject_sources(&self.sources, ("source", &one)));
+                if self.interface.is_none() {
+                    rejections.extend(address::reject_unscoped(&one, "source", "interface"));
+                }
+            }
         }
-        let is_group = address::parse(&self.source).is_ok_and(|address| address.is_multicast());
-        rejections.extend(address::reject_sources(&self.sources, ("source", is_group)));
         if let Some(idle) = self.finish_after_seconds
             && !(idle > 0.0 && idle <= 1e9)
         {

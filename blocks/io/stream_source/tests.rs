@@ -6,28 +6,30 @@ mod runs;
 
 use super::StreamSource;
 use super::window::{Options, Outcome, Window};
+use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::item;
 use crate::io::spead::link::Frames;
+use crate::io::spead::namespace;
 use crate::io::stream::Described;
 use crate::io::stream_sink::StreamSink;
+use fxgraph::changes::When;
 use fxgraph::edge::Harness;
 use fxgraph::event::Events;
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::recording::StreamType;
-use fxgraph::retune::When;
 use fxgraph::runtime::EventKind;
 use fxgraph::{
     Axis, Band, Clock, Dtype, Env, Frame, FrameMut, KindSpec, Next, PortType, Ports, ValidityType,
 };
 use proptest::prelude::*;
 use serde_json::json;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SAMPLES: u64 = 1000;
-const SENDER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5000);
-const OTHER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5001);
+const SENDER: Endpoint = Endpoint::v4(Ipv4Addr::LOCALHOST, 5000);
+const OTHER: Endpoint = Endpoint::v4(Ipv4Addr::LOCALHOST, 5001);
 
 type Axes<'a> = &'a [(&'static str, usize)];
 
@@ -102,7 +104,7 @@ fn packets_while(
     let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
     let mut block = parameters.build(&ports.inputs, &Env::detached("sink")).unwrap();
     for (from, enabled) in enabled {
-        block.retune(When::at(*from).change(vec![("enabled", Box::new(*enabled))])).unwrap();
+        block.update(When::at(*from).change(vec![("enabled", Box::new(*enabled))])).unwrap();
     }
     let mut harness = Harness::new(block, &ports, frames.len().max(1)).unwrap();
     Harness::block_on(harness.start()).unwrap();
@@ -154,7 +156,7 @@ impl Bench {
         Self { window, out, env, now: Instant::now() }
     }
 
-    fn receive(&mut self, packets: &[Vec<u8>], sender: SocketAddrV4) -> Vec<Outcome> {
+    fn receive(&mut self, packets: &[Vec<u8>], sender: Endpoint) -> Vec<Outcome> {
         let one = |packet: &Vec<u8>| self.window.datagram(packet, sender, self.now, &mut self.out);
         packets.iter().map(one).collect()
     }
@@ -459,10 +461,10 @@ fn stream_taken_back_misses_only_frames_that_nobody_sent() {
 fn run_that_falls_silent_gives_the_stream_back() {
     let port = voltages();
     let mut bench = Bench::new(&port);
-    let stray = packets(&port, &in_a_row(2..3), json!({"stop_heaps": false}));
+    let unexpected = packets(&port, &in_a_row(2..3), json!({"stop_heaps": false}));
     let stream = packets(&port, &in_a_row(0..8), json!({"stop_heaps": false}));
     bench.receive(&stream[..3], SENDER);
-    bench.receive(&stray, OTHER);
+    bench.receive(&unexpected, OTHER);
     bench.receive(&stream[3..5], SENDER);
     assert_eq!(bench.counter("packets_of_other_run"), 2);
     bench.wait(2);
@@ -567,7 +569,7 @@ fn rest_of_a_heap_comes_after_its_sender_was_stopped() {
     // A sender that does not come back.
     bench.wait(4);
     assert_eq!(bench.out.frames.len(), 2);
-    assert_eq!((bench.counter("heaps_incomplete"), bench.counter("heaps_stray")), (1, 0));
+    assert_eq!((bench.counter("heaps_incomplete"), bench.counter("heaps_unexpected")), (1, 0));
 
     let mut bench = Bench::new(&port);
     bench.receive(&data[..data.len() - 2], SENDER);
@@ -592,7 +594,7 @@ fn items_that_come_after_other_packets_of_their_heap_are_used() {
     bench.receive(&data, SENDER);
     bench.end();
     in_a_row(0..2).iter().for_each(|sent| bench.assert_whole(sent.number as usize, *sent));
-    assert_eq!((bench.counter("heaps_received"), bench.counter("heaps_stray")), (2, 0));
+    assert_eq!((bench.counter("heaps_received"), bench.counter("heaps_unexpected")), (2, 0));
 }
 
 #[test]
@@ -610,25 +612,48 @@ fn wrong_number_of_counts_flags_the_whole_frame() {
     assert_eq!(bench.counter("heaps_wrong_validity"), 1);
 }
 
-/// A stream over the loopback interface, from a sink to a source in this process.
 #[test]
 fn stream_over_a_socket_arrives_whole_and_ends_with_its_stop_heap() {
+    pass("127.0.0.1", |address| [json!({"source": address}), json!({"destination": address})]);
+}
+
+#[test]
+fn stream_over_ipv6_arrives_whole_and_ends_with_its_stop_heap() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        return namespace::skip("no IPv6");
+    }
+    pass("::1", |address| [json!({"source": address}), json!({"destination": address})]);
+    namespace::on_host(1, || {
+        namespace::ip("-6 address add fd77::1/64 dev rx0 nodad");
+        let group = "[ff35::77:1]:7148";
+        pass("::1", |_| {
+            [
+                json!({"source": group, "interface": "rx0", "sources": ["fd77::1"]}),
+                json!({"destination": group, "interface": "rx0"}),
+            ]
+        });
+    });
+}
+
+/// Passes a stream from a sink to a source in this process, with the parameters that `of` returns for a free address of
+/// `ip`.
+fn pass(ip: &str, of: impl FnOnce(String) -> [serde_json::Value; 2]) {
     let port = voltages();
     let address = {
-        let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let free = UdpSocket::bind((ip, 0)).unwrap();
         free.local_addr().unwrap().to_string()
     };
-    let kind = serde_json::to_value(StreamType::of(&port)).unwrap();
-    let source: StreamSource =
-        fxgraph::kind::read(&json!({"source": address, "type": kind})).unwrap();
+    let [mut source, mut sink] = of(address);
+    source["type"] = serde_json::to_value(StreamType::of(&port)).unwrap();
+    sink["packet_payload_bytes"] = json!(64);
+    let source: StreamSource = fxgraph::kind::read(&source).unwrap();
     let outputs = source.outputs(&[]).unwrap();
     assert_eq!(outputs, std::slice::from_ref(&port));
     let ports = Ports { inputs: vec![], outputs };
     let block = source.build(&[], &Env::detached("source")).unwrap();
     let mut receiver = Harness::new(block, &ports, 4).unwrap();
     Harness::block_on(receiver.start()).unwrap();
-    let sink: StreamSink =
-        fxgraph::kind::read(&json!({"destination": address, "packet_payload_bytes": 64})).unwrap();
+    let sink: StreamSink = fxgraph::kind::read(&sink).unwrap();
     let ports = Ports { inputs: vec![port], outputs: vec![] };
     let block = sink.build(&ports.inputs, &Env::detached("sink")).unwrap();
     let mut sender = Harness::new(block, &ports, 40).unwrap();

@@ -2,7 +2,7 @@
 
 use super::{Encoding, Format, Number, VdifSource};
 use crate::io::playback::Playback;
-use fxgraph::retune::MAX_TIMESTAMP;
+use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, NotOnHost, Output, PortType};
 use fxgraph_formats::vdif::{Header, Reader, Step, flip_encoding, unpack};
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! The block: passes frames on, or injects a fault.
 
 use super::{Fault, FaultInjector};
-use fxgraph::retune::{Change, Changes};
+use fxgraph::changes::{Change, Changes};
 use fxgraph::{Block, BlockError, Counter, Counters, Io, Next, PortType};
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,7 @@ impl Block for Injector {
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.begun = change.begun();
         self.changes.offer(change)
     }

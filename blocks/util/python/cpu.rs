@@ -9,8 +9,8 @@ use super::process::Sender;
 use super::program::Program;
 use super::running::{Report, Running, Start};
 use super::{Live, Values};
+use fxgraph::changes::{Change, Changes};
 use fxgraph::frame::SharedMemory;
-use fxgraph::retune::{Change, Changes};
 use fxgraph::{
     AsyncBlock, Block, BlockError, Configured, Counter, Env, Frame, FrameMut, Io, Next, PortType,
     async_trait,
@@ -382,7 +382,7 @@ impl Block for Cpu {
         }
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }
 
@@ -418,7 +418,7 @@ impl AsyncBlock for Cpu {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }
 }

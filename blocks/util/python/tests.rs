@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 mod needs;
 #[path = "../../../tests/support/python.rs"]
 mod python;
+#[path = "../../../tests/support/repository.rs"]
+mod repository;
 
 /// Interpreter of the environment of the tests, if it can be made.
 pub fn interpreter() -> Option<String> {

@@ -3,7 +3,7 @@
 use super::AntennaStack;
 use super::matching::{Heaps, Matching};
 use crate::common::flagged_antennas::Flagging;
-use fxgraph::retune::Change;
+use fxgraph::changes::Change;
 use fxgraph::{Block, BlockError, Counters, FrameMut, Io, Next, Ports};
 
 /// The running block.
@@ -72,7 +72,7 @@ impl Block for Stack {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.flagging.offer(change)
     }
 }

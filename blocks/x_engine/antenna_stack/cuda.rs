@@ -5,8 +5,8 @@ use super::AntennaStack;
 use super::matching::{Heaps, Matching};
 use crate::common::flagged_antennas::Flagging;
 use crate::common::gpu::{self, Table};
+use fxgraph::changes::Change;
 use fxgraph::cuda::{Grid, Kernel, Pipeline, Tunable, frame_address};
-use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Io, Next, Ports};
 
 /// Widest memory access, in bytes.
@@ -136,7 +136,7 @@ impl Block for Cuda {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.flagging.offer(change)
     }
 }

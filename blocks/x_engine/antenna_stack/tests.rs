@@ -5,8 +5,8 @@ use super::cpu::Stack;
 use super::*;
 use crate::x_engine::correlator::Correlator;
 use fxgraph::Block;
+use fxgraph::changes::When;
 use fxgraph::edge::Harness;
-use fxgraph::retune::When;
 use fxgraph::{Band, Clock, Counters, Next, Ports};
 
 const HEAPS: usize = 2;
@@ -61,7 +61,7 @@ impl Bench {
         for (from, mask) in updates {
             let change = When::at(*from);
             stack
-                .retune(change.change(vec![("flagged_antennas", Box::new(mask.to_vec()))]))
+                .update(change.change(vec![("flagged_antennas", Box::new(mask.to_vec()))]))
                 .unwrap();
         }
         let harness = Harness::new(stack, &ports, 8).unwrap();

@@ -5,7 +5,7 @@ use crate::common::dither::Dither;
 use crate::common::output_level::MEASURED_SPECTRA;
 use crate::common::stacked::Stacked;
 use crate::common::units::{self, Units};
-use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::changes::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Dtype, Frame, FrameMut, Io, Next};
 use fxgraph_dsp::beams::{Layout, Scratch, add_antennas, quantise_beam};
 use fxgraph_dsp::dither;
@@ -116,8 +116,8 @@ impl Cpu {
         let units = &input.header().validity[heap * units_of_heap..][..units_of_heap];
         units::reduce(units, present);
         let valid = &present[..];
-        let timestamp = input.header().timestamp;
-        let timestamp = timestamp.saturating_add(heap as u64 * shape.samples_per_heap());
+        let of_frame = input.header().timestamp;
+        let timestamp = of_frame.saturating_add(heap as u64 * shape.samples_per_heap());
         for (from, weights) in self.changes.begin(timestamp, shape.samples_per_heap()) {
             former.weights.set(from, weights);
         }
@@ -140,7 +140,8 @@ impl Cpu {
             for (worker, row) in workers.iter().zip(row.chunks_mut(part)) {
                 row.copy_from_slice(&worker.output[beam * part..][..row.len()]);
             }
-            let is_measured = heap.is_multiple_of(MEASURED_HEAPS);
+            let is_measured =
+                heap.is_multiple_of(MEASURED_HEAPS) && self.counts.is_measured(of_frame);
             let measured = if is_measured { MEASURED_SPECTRA.min(shape.spectra) } else { 0 };
             let values = row.chunks_exact(shape.spectra).map(|values| &values[..measured]);
             self.squares[heap * beams + beam] =
@@ -252,7 +253,7 @@ impl Block for Cpu {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }
 }

@@ -9,10 +9,10 @@ use crate::common::gpu::{self, Table};
 use crate::common::stacked::Stacked;
 use crate::common::units::{self, Units};
 use crate::common::versions::{Versions, reject_many};
+use fxgraph::changes::{Change, Changes};
 use fxgraph::cuda::driver::sys::CUstream;
 use fxgraph::cuda::{Arg, CudaError, Device, GpuJob, GpuMap, Properties};
 use fxgraph::diagnostic::codes;
-use fxgraph::retune::{Change, Changes};
 use fxgraph::{At, BlockError, Dtype, Header, Rejection};
 use fxgraph_dsp::dither;
 use num_complex::Complex32;
@@ -88,6 +88,8 @@ pub(super) struct Launch {
     pub heaps: u64,
     pub clamped: u64,
     pub squares: u64,
+    /// Whether the level of this frame counts.
+    pub is_measured: bool,
     pub first_channel: u64,
     /// Spectra to compute, counted over all heaps.
     pub spectra: Range<usize>,
@@ -259,6 +261,7 @@ impl GpuMap for Cuda {
                 heaps: self.heaps.address(slot),
                 clamped: self.clamped.address(slot),
                 squares: self.squares.address(slot),
+                is_measured: self.counts.is_measured(timestamp),
                 first_channel: self.first_channel,
                 spectra: done..end,
             })?;
@@ -300,7 +303,7 @@ impl GpuMap for Cuda {
         Ok(())
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         let weights = change.value::<Weights>("beams");
         if weights.is_some_and(|weights| weights.pols != self.pols) {
             let text = "`pol` of a beam cannot change while the block runs on a GPU";

@@ -260,8 +260,9 @@ fn unit(weights: &[Complex32]) -> f32 {
 
 /// `kernels/x_engine/beamformer_hopper.cu`.
 pub(super) struct Hopper {
-    /// The kernel for whole tiles, and that for any spectra.
+    /// The kernel for whole tiles, the same with values that are measured, and that for any spectra.
     whole: Kernel,
+    measured: Kernel,
     part: Kernel,
     grid: Grid,
     layout: Layout,
@@ -290,6 +291,7 @@ impl Hopper {
         let blocks = device.properties().multiprocessors;
         Ok(Self {
             whole: program.kernel("beamform", layout.shared_bytes())?,
+            measured: program.kernel("beamform_measured", layout.shared_bytes())?,
             part: program.kernel("beamform_part", layout.shared_bytes())?,
             grid: Grid::new([blocks, 1, 1], WARPGROUP * layout.warpgroups),
             layout,
@@ -323,7 +325,11 @@ impl Kernels for Hopper {
     fn launch(&mut self, launch: &Launch) -> Result<(), CudaError> {
         let edges = [self.shape.spectra, launch.spectra.start, launch.spectra.end];
         let is_whole = edges.iter().all(|edge| edge.is_multiple_of(TILE_TIMES));
-        let kernel = if is_whole { &mut self.whole } else { &mut self.part };
+        let kernel = match (is_whole, launch.is_measured) {
+            (true, true) => &mut self.measured,
+            (true, false) => &mut self.whole,
+            (false, _) => &mut self.part,
+        };
         // SAFETY: the caller's arrays have the sizes that the kernels were compiled for.
         unsafe { kernel.launch(launch.stream, self.grid, &launch.arguments()) }
     }

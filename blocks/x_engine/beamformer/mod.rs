@@ -320,15 +320,21 @@ impl Beamformer {
     }
 }
 
-/// One heap of this many in a frame is measured, the first one of them: with many beams to measure all of them costs a
-/// GPU up to a tenth of its time.
+/// One heap of this many in a measured frame is measured, the first one of them: with many beams to measure all of them
+/// costs a GPU up to a tenth of its time.
 const MEASURED_HEAPS: usize = 8;
+/// Frames that are measured in a second at least, if there are as many; and the largest number of frames of which one is measured.
+const MEASURED_PER_SECOND: f64 = 2.0;
+const MOST_UNMEASURED: f64 = 64.0;
 
 /// Counters of both implementations, and the levels of the beams.
 struct Counts {
     values_saturated: Counter,
     heaps_incomplete: Counter,
     levels: OutputLevels,
+    /// One of this many frames is measured.
+    every: u64,
+    samples_per_frame: u64,
     beams: usize,
 }
 
@@ -336,10 +342,13 @@ impl Counts {
     fn new(block: &Configured<Beamformer>, env: &Env) -> Self {
         let (shape, beams) = (&block.shape, block.parameters.beams.len());
         let clock = &block.ports.inputs[0].clock;
+        // A power of two.
+        let of_second = clock.frames_per_second() / MEASURED_PER_SECOND;
+        let every = of_second.clamp(1.0, MOST_UNMEASURED).log2().floor().exp2();
         let levels = OutputLevels::new(
             (0..beams).map(|beam| format!("beam{beam}")),
             2 * shape.channels * MEASURED_SPECTRA.min(shape.spectra),
-            clock.frames_per_second() * shape.heaps.div_ceil(MEASURED_HEAPS) as f64,
+            clock.frames_per_second() / every * shape.heaps.div_ceil(MEASURED_HEAPS) as f64,
             "raise `gain`",
             env,
         );
@@ -353,12 +362,19 @@ impl Counts {
                 "heaps to which not all antennas contributed; look for missing packets upstream",
             ),
             levels,
+            every: every as u64,
+            samples_per_frame: clock.samples_per_frame,
             beams,
         }
     }
 
+    /// Whether the level of the frame at `timestamp` is measured.
+    fn is_measured(&self, timestamp: u64) -> bool {
+        (timestamp / self.samples_per_frame).is_multiple_of(self.every)
+    }
+
     /// Writes the annotations `saturated` and `output_power`, both `[heap][beam]`, of an output frame with its validity.
-    /// `squares` `[heap][beam]` are 0 for heaps that are not measured.
+    /// `squares` `[heap][beam]` of a frame that is measured are 0 for heaps that are not.
     fn annotate(
         &mut self,
         header: &mut Header,
@@ -369,6 +385,10 @@ impl Counts {
         for (to, count) in table.iter_mut().zip(saturated) {
             *to = count as f64;
             self.values_saturated.add(count);
+        }
+        if !self.is_measured(header.timestamp) {
+            header.annotations.reset("output_power", squares.len());
+            return;
         }
         let (beams, units) = (self.beams, squares.len());
         let is_valid = |validity: &[u32], unit: usize| {

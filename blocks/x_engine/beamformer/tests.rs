@@ -42,6 +42,11 @@ fn plain(beams: Vec<Beam>) -> Beamformer {
 }
 
 /// Passes one frame through the block.
+/// Timestamp of a frame that is measured: the first of 64.
+fn timestamp(shape: &Stacked) -> u64 {
+    7 * 64 * shape.heaps as u64 * shape.samples_per_heap()
+}
+
 fn run(
     kind: &Beamformer,
     shape: &Stacked,
@@ -55,7 +60,7 @@ fn run(
     let block = kind.build(&ports.inputs, &env(&counters)).unwrap();
     let mut harness = Harness::new(block, &ports, 1).unwrap();
     let sent = harness.send(0, |frame| {
-        frame.header_mut().timestamp = 1 << 20;
+        frame.header_mut().timestamp = timestamp(shape);
         frame.header_mut().validity.copy_from_slice(valid);
         frame.as_mut_slice().unwrap().copy_from_slice(payload);
     });
@@ -114,7 +119,7 @@ fn beams_are_within_one_step_of_double_precision_for_every_layout() {
             let payload = noise(shape.frame_bytes(), 11);
             let (frame, counters) = run(&kind, &shape, &payload, &valid);
             assert_eq!(frame.header().validity, [4, 3]);
-            assert_eq!(frame.header().timestamp, 1 << 20);
+            assert_eq!(frame.header().timestamp, timestamp(&shape));
             assert_eq!(count(&counters, "heaps_incomplete"), 2);
             let voltages = voltages(&shape, &payload);
             let (mut off, mut clamped, mut power) = (0, vec![0.0; 6], vec![0.0; 6]);

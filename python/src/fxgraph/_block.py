@@ -58,7 +58,7 @@ class Change:
     block : str
         Name of the block.
     way : str
-        ``nothing``, ``retune`` (live update of a source), ``seamless``, ``held`` or ``restart``.
+        ``nothing``, ``live_update`` (live update of a source), ``seamless``, ``held`` or ``restart``.
     gap : str
         Expected interruption.
     differences : dict

@@ -2,11 +2,11 @@
 
 use super::{Edge, FrameReader, FrameWriter};
 use crate::block::{Block, Input, Io, Next, Output};
+use crate::changes::Heard;
 use crate::error::BlockError;
 use crate::frame::{Frame, FrameMut, HostAllocator, OutOfMemory, Pool};
 use crate::kind::Ports;
 use crate::port::PortType;
-use crate::retune::Heard;
 use crate::time_base::BasesTaken;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! The writing end of the edges of an output.
 
 use super::{Edge, TURN};
+use crate::changes::{Configurations, Heard, Known, When};
 use crate::edge::TapWriter;
 use crate::edge::Tee;
 use crate::frame::{Frame, FrameMut, Pool};
-use crate::retune::{Configurations, Heard, Known, When};
 use crate::time_base::{BasesTaken, TimeBase};
 use std::collections::VecDeque;
 use std::sync::Arc;

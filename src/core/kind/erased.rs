@@ -6,10 +6,10 @@ use super::{
     Resources, Rounded, parameters,
 };
 use crate::block::Block;
+use crate::changes::LiveValue;
 use crate::error::BlockError;
 use crate::gpu;
 use crate::port::PortType;
-use crate::retune::LiveValue;
 use crate::tree::{ReadError, Reader};
 use std::any::Any;
 use std::sync::Arc;

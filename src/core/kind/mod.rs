@@ -38,11 +38,11 @@ pub use serde;
 pub use serde_json;
 
 use crate::block::Block;
+use crate::changes::LiveValue;
 use crate::device::DeviceName;
 use crate::error::BlockError;
 use crate::examples::{Benchmark, Case};
 use crate::port::PortType;
-use crate::retune::LiveValue;
 use crate::time_base::TimeBase;
 
 /// Declaration of a kind, written by `#[derive(Kind)]`. Block authors implement [`KindSpec`].
@@ -187,7 +187,7 @@ pub trait LiveKind: KindSpec {
     /// Value of a live parameter that running blocks of the kind get, the same type for all implementations.
     type Value: Send + 'static;
 
-    /// Computes the value of `parameter` from the parameters `new`, for [`Block::retune`] of a running block.
+    /// Computes the value of `parameter` from the parameters `new`, for [`Block::update`] of a running block.
     /// `running` are the parameters that the block was built with. Heavy computation belongs here, off the data
     /// path.
     fn live_value(

@@ -17,6 +17,8 @@ pub type Read = fn(Reader<'_>, &str) -> Result<Box<dyn AnyParameters>, Vec<ReadE
 pub struct KindEntry {
     /// Value of `kind:`.
     pub name: &'static str,
+    /// Family of kinds, the directory of the kind in this repository; empty for kinds of other crates.
+    pub family: &'static str,
     /// Page of the block.
     pub doc: &'static str,
     /// See [`Kind::EXAMPLES`](super::Kind::EXAMPLES).
@@ -47,6 +49,7 @@ impl KindEntry {
     pub fn of<K: KindSpec>() -> Self {
         Self {
             name: K::NAME,
+            family: "",
             doc: K::PAGE,
             examples: K::EXAMPLES,
             inputs: K::INPUTS,
@@ -59,6 +62,12 @@ impl KindEntry {
             cases: K::cases,
             benchmarks: K::benchmarks,
         }
+    }
+
+    /// The entry as a member of a family.
+    #[must_use]
+    pub fn in_family(self, family: &'static str) -> Self {
+        Self { family, ..self }
     }
 
     /// Page of the block with its examples.

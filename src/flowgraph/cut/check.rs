@@ -1,8 +1,8 @@
 //! Checks of the cut with the kinds that send and receive.
 
 use super::{SINK, SOURCE, Stream, receiver, sender, sink_parameters, source_parameters};
-use crate::Plan;
-use crate::check::{configure, rejection};
+use crate::plan::configure::{configure, rejection};
+use crate::plan::flowgraph::Plan;
 use fxgraph_core::diagnostic::{Diagnostic, codes};
 use fxgraph_core::kind::{AnyConfigured, CPU, Registry};
 use fxgraph_core::port::PortType;

@@ -4,10 +4,10 @@
 mod check;
 mod part;
 
-pub(super) use check::check;
+pub(crate) use check::check;
 
-use super::Plan;
-use super::hosts::{Host, Network};
+use crate::language::hosts::{Host, Network};
+use crate::plan::flowgraph::Plan;
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes};
 use fxgraph_core::port::PortType;
 use fxgraph_recording::StreamType;

@@ -4,15 +4,16 @@ use super::{
     Loopback, PartPlan, Rate, SINK, SOURCE, Stream, gbit_per_second, receiver, sender,
     sink_parameters, source_parameters,
 };
-use crate::hosts::{Host, Hosts};
-use crate::identity::resolved_block;
-use crate::load::{plainly, resolved_parameters};
-use crate::{Plan, PlannedBlock};
+use crate::language::hosts::{Host, Hosts};
+use crate::language::scope::plainly;
+use crate::plan::block::PlannedBlock;
+use crate::plan::flowgraph::Plan;
+use crate::plan::identity::{resolved_block, resolved_parameters};
 use serde_json::{Map, Value as Json, json};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// A flowgraph whose streams between hosts are known.
-pub(super) struct Cut<'a> {
+pub(crate) struct Cut<'a> {
     pub plan: &'a Plan,
     pub hosts: &'a Hosts,
     pub streams: Vec<Stream>,

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::kinds::registry;
 use crate::{OnFault, SetTo, Setting, load_text};
+use fxgraph_core::changes::When;
 use fxgraph_core::diagnostic::{Severity, Style, all_explanations, render_all};
-use fxgraph_core::retune::When;
 use fxgraph_core::tree::Value;
 
 /// A file for each code that triggers it.
@@ -169,7 +169,7 @@ fn every_code_has_message_and_explanation() {
     for (code, text) in EXAMPLES {
         let text = match code {
             "E0102" => format!("flowgraph: g\nparameters: {}1{}\n", "[".repeat(70), "]".repeat(70)),
-            // These need files or a flowgraph of their own: see below, `retune.rs` and `hosts.rs`.
+            // These need files or a flowgraph of their own: see below, `live_update.rs` and `hosts.rs`.
             "E0104" | "E0305" | "E0401" | "E0402" | "E0403" => continue,
             _ => text.to_owned(),
         };
@@ -301,11 +301,11 @@ fn rejected_update_of_parameters_too_long_to_quote_changes_nothing() {
     );
     let plan = load_text("example.yaml", &text, &[], &registry()).result.unwrap();
     let request = r#"{"s": {"level": -1}, "t": {"level": 2}}"#;
-    let rejected = plan.retune(&registry(), request, &When::at(7)).err().unwrap();
+    let rejected = plan.live_update(&registry(), request, &When::at(7)).err().unwrap();
     let messages: Vec<_> = rejected.problems.iter().map(|p| p.message.as_str()).collect();
     assert_eq!(messages, ["`level` must be at least 0, got -1"]);
     let accepted = r#"{"s": {"level": 1}, "t": {"level": 2}}"#;
-    assert_eq!(plan.retune(&registry(), accepted, &When::at(7)).unwrap().blocks.len(), 2);
+    assert_eq!(plan.live_update(&registry(), accepted, &When::at(7)).unwrap().blocks.len(), 2);
 }
 
 #[test]

@@ -1,15 +1,14 @@
 //! Atomic updates: another flowgraph replaces the running one at one timestamp, completely or not at all.
 
 use super::change::WHEN_FULL;
+use super::errors::{Interim, SwapError, UpdateError};
 use super::swap::{After, NotTogether};
 use super::update::{parameters, request};
-use super::{
-    BlockUpdate, Change, Control, NotStartable, RetuneError, Step, SwapError, Update, Way,
-};
+use super::{BlockUpdate, Change, Control, Step, Update, Way};
 use crate::{Handle, RunState};
+use fxgraph_core::changes::{Undecided, When};
 use fxgraph_core::error::with_causes;
 use fxgraph_core::event::EventKind;
-use fxgraph_core::retune::{Undecided, When};
 use fxgraph_flowgraph::request::Request;
 use fxgraph_flowgraph::{Plan, PlannedBlock};
 use serde_json::{Map, Value as Json, json};
@@ -34,69 +33,6 @@ pub enum Applied {
     Restarting,
 }
 
-/// Blocks that ran temporarily with an update that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interim {
-    /// First affected timestamp, up to the roll-back; `None` if unknown.
-    pub from: Option<u64>,
-    /// Names of the affected blocks.
-    pub blocks: Vec<String>,
-}
-
-impl Interim {
-    fn told(interim: Option<&Self>) -> String {
-        let Some(Self { from, blocks }) = interim else { return String::new() };
-        let blocks: Vec<String> = blocks.iter().map(|block| format!("`{block}`")).collect();
-        let from = from.map_or(String::new(), |from| format!(" from timestamp {from} on"));
-        format!("; {} ran with the update{from}, until it was rolled back", blocks.join(", "))
-    }
-}
-
-/// Reason why an update was not made. The flowgraph continues unchanged, except after [`HalfMade`](Self::HalfMade).
-#[derive(Debug, thiserror::Error)]
-pub enum UpdateError {
-    /// The flowgraph is not the one against which the update was checked.
-    #[error("the flowgraph has changed since this update was checked; try again")]
-    Outdated,
-    /// The update needs a restart, for these reasons.
-    #[error("the update needs a restart: {}", .0.join("; "))]
-    Restart(Vec<String>),
-    /// A block was not swapped.
-    #[error("`{block}` was not swapped: {source}{}", Interim::told(.interim.as_deref()))]
-    Swap {
-        /// Name of the block.
-        block: String,
-        /// Reason why the block was not swapped.
-        source: SwapError,
-        /// Blocks that ran temporarily with the update, if any.
-        interim: Option<Box<Interim>>,
-    },
-    /// The new flowgraph cannot follow the running one.
-    #[error(transparent)]
-    NotStartable(#[from] NotStartable),
-    /// Live parameters were not changed.
-    #[error(transparent)]
-    Retune(#[from] RetuneError),
-    /// The update failed after some blocks were swapped; these have been swapped back.
-    #[error("{cause}{}", Interim::told(Some(.interim)))]
-    Undone {
-        /// Error of the update.
-        cause: Box<UpdateError>,
-        /// Blocks that ran temporarily with the update.
-        interim: Interim,
-    },
-    /// The update failed after some blocks were swapped, and one of them could not be swapped back.
-    #[error("{cause}; `{block}` could not be swapped back: {source}")]
-    HalfMade {
-        /// Error of the update.
-        cause: Box<UpdateError>,
-        /// Name of the block that still runs with the update.
-        block: String,
-        /// Reason why the block was not swapped back.
-        source: SwapError,
-    },
-}
-
 /// Sets the action of full queues where `update` changes it.
 fn set_queues(update: &Update, run: &Handle) {
     for block in &update.blocks {
@@ -105,7 +41,7 @@ fn set_queues(update: &Update, run: &Handle) {
         let new = &update.after.blocks[index];
         run.set_when_full(&new.name, &new.when_full);
         let actions = new.when_full_json().unwrap_or_else(|| json!("wait"));
-        run.tell(EventKind::Retuned, Some(&new.name), format!("`{WHEN_FULL}` is {actions}"));
+        run.tell(EventKind::LiveUpdate, Some(&new.name), format!("`{WHEN_FULL}` is {actions}"));
     }
 }
 
@@ -191,7 +127,7 @@ impl Control {
                 self.replace_held(change, deadline)?;
                 replaced.push(change.block.clone());
             }
-            after = Some(if let Some(request) = update.retuned() {
+            after = Some(if let Some(request) = update.updated() {
                 let run = &current.run;
                 let offered = self.offer_all(plan, run, request, (when, None), deadline)?;
                 changed = offered.changed;
@@ -210,14 +146,14 @@ impl Control {
                     return Err(UpdateError::Outdated);
                 }
                 set_queues(update, &current.run);
-                let names = update.blocks.iter().filter(|block| block.step == Step::Retune);
+                let names = update.blocks.iter().filter(|block| block.step == Step::LiveUpdate);
                 let names: Vec<String> = names.map(|block| format!("`{}`", block.block)).collect();
                 if !names.is_empty() {
                     let text = format!("{} from timestamp {at} on", names.join(", "));
-                    current.run.tell(EventKind::Retuned, None, text);
+                    current.run.tell(EventKind::LiveUpdate, None, text);
                 }
                 let is_timed =
-                    |block: &BlockUpdate| matches!(block.step, Step::Retune | Step::Swap(_));
+                    |block: &BlockUpdate| matches!(block.step, Step::LiveUpdate | Step::Swap(_));
                 let is_timed = update.blocks.iter().any(is_timed);
                 return Ok(Updated { effective_timestamp: is_timed.then_some(at) });
             }
@@ -233,9 +169,9 @@ impl Control {
                 let After { at, block, source, in_place } = *failed;
                 let mut blocks = replaced;
                 blocks.extend(in_place.iter().map(|change| change.block.clone()));
-                let retuned = update.blocks.iter().filter(|block| block.step == Step::Retune);
+                let updated = update.blocks.iter().filter(|block| block.step == Step::LiveUpdate);
                 if after.is_some() {
-                    blocks.extend(retuned.map(|block| block.block.clone()));
+                    blocks.extend(updated.map(|block| block.block.clone()));
                 }
                 let interim = Some(Box::new(Interim { from: Some(at), blocks: blocks.clone() }));
                 let cause = UpdateError::Swap { block, source, interim };
@@ -325,12 +261,12 @@ impl Control {
                 stays.get_or_insert((old.name.clone(), source));
             }
         }
-        let is_retuned =
-            |block: &&BlockUpdate| block.step == Step::Retune && blocks.contains(&block.block);
+        let is_updated =
+            |block: &&BlockUpdate| block.step == Step::LiveUpdate && blocks.contains(&block.block);
         let request: HashMap<&str, Map<String, Json>> = update
             .blocks
             .iter()
-            .filter(is_retuned)
+            .filter(is_updated)
             .map(|block| {
                 (
                     block.block.as_str(),
@@ -340,19 +276,20 @@ impl Control {
             .collect();
         if !request.is_empty() {
             let request = Request::from(&json!(request).to_string());
-            let back = self.retune_alone(request, None, Instant::now() + limit);
+            let back = self.live_update_alone(request, None, Instant::now() + limit);
             if back.is_err() {
-                let name = update.blocks.iter().find(is_retuned).map(|block| block.block.clone());
+                let name = update.blocks.iter().find(is_updated).map(|block| block.block.clone());
                 stays.get_or_insert((name.unwrap_or(first.clone()), SwapError::Outdated));
             }
         }
-        let is_retuned =
-            |name: &str| update.blocks.iter().filter(is_retuned).any(|b| b.block == name);
+        let is_updated =
+            |name: &str| update.blocks.iter().filter(is_updated).any(|b| b.block == name);
         // Those that have passed since apply late.
-        for value in update.scheduled.iter().filter(|value| is_retuned(&value.block)) {
+        for value in update.scheduled.iter().filter(|value| is_updated(&value.block)) {
             let (block, parameter) = (value.block.clone(), value.parameter);
             let request = Request::from(&json!({ &block: { parameter: value.value } }).to_string());
-            let back = self.retune_alone(request, Some(value.timestamp), Instant::now() + limit);
+            let back =
+                self.live_update_alone(request, Some(value.timestamp), Instant::now() + limit);
             if back.is_err() {
                 stays.get_or_insert((block, SwapError::Outdated));
             }

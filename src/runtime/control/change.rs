@@ -64,7 +64,7 @@ pub enum Way {
     /// No value differs.
     Nothing,
     /// Only live parameters of a source differ, which cannot be swapped: a live update.
-    Retune,
+    LiveUpdate,
     /// The new block catches up while the old one runs, and takes the slot between two frames: no
     /// frame is dropped, duplicated or delayed.
     Seamless,
@@ -84,7 +84,7 @@ impl Way {
     #[must_use]
     pub fn gap(&self) -> String {
         match self {
-            Self::Nothing | Self::Retune | Self::Seamless => "none".to_owned(),
+            Self::Nothing | Self::LiveUpdate | Self::Seamless => "none".to_owned(),
             Self::Held { .. } => {
                 "none as long as the input queues have room for the frames meanwhile".to_owned()
             }
@@ -132,7 +132,7 @@ impl Control {
             Way::Restart(_)
                 if old.inputs.is_empty() && self.is_live(&before, old, &differences) =>
             {
-                Way::Retune
+                Way::LiveUpdate
             }
             way => way,
         };

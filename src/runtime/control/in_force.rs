@@ -2,9 +2,9 @@
 
 use super::Current;
 use crate::Handle;
+use fxgraph_core::changes::When;
 use fxgraph_core::kind::Registry;
 use fxgraph_core::port::Clock;
-use fxgraph_core::retune::When;
 use fxgraph_flowgraph::{Plan, PlannedBlock, ScheduledValue};
 use std::collections::HashMap;
 use std::sync::Arc;

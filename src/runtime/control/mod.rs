@@ -11,7 +11,7 @@
 //! - `requests`: live updates that blocks request
 //! - `record`: recordings of outputs, including frames from before an event
 //! - `tap`: probes of outputs
-//! - `retune`: live updates of parameters
+//! - `live_update`: live updates of parameters
 //! - `state`: live values that outlive the process
 //! - `take_back`: live updates that are taken back
 //! - `in_force`: values in force while others are scheduled
@@ -21,11 +21,12 @@
 
 mod apply;
 mod change;
+mod errors;
 mod in_force;
 mod lifecycle;
+mod live_update;
 mod record;
 mod requests;
-mod retune;
 mod shadow;
 mod state;
 mod swap;
@@ -34,16 +35,16 @@ mod tap;
 mod turns;
 mod update;
 
-pub use apply::{Applied, Interim, UpdateError, Updated};
+pub use apply::{Applied, Updated};
 pub use change::{Change, Difference, Way};
+pub use errors::{Interim, SwapError, UpdateError};
 pub use fxgraph_core::edge::TapFrame;
 pub use fxgraph_flowgraph::{Rejected, Replaced};
 pub use lifecycle::{NotPrepared, NotStartable, Wanted};
+pub use live_update::{LiveUpdate, LiveUpdateError, Prepared};
 pub use record::RecordError;
-pub use retune::{Prepared, RetuneError, Retuned};
 pub use shadow::ShadowReport;
 pub use state::Saving;
-pub use swap::SwapError;
 pub use take_back::TakenBack;
 pub use tap::{Tap, TapError, TapOptions, Tapped};
 pub use update::{BlockUpdate, Step, Update};

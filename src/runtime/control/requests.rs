@@ -27,7 +27,7 @@ impl Controller for Requested {
         let Some(control) = running else {
             return Err("the flowgraph is about to end".to_owned());
         };
-        let done = control.retune(&parameters.to_string(), None, LIMIT);
+        let done = control.live_update(&parameters.to_string(), None, LIMIT);
         done.map(|done| done.effective_timestamp).map_err(|error| error.to_string())
     }
 

@@ -1,15 +1,16 @@
 //! Shadows: a second block on the same frames as a running one, to compare their outputs.
 
 use super::change::{Change, frame_limit};
-use super::retune::Changed;
-use super::swap::{Lent, SwapError};
+use super::errors::SwapError;
+use super::live_update::Changed;
+use super::swap::Lent;
 use super::{Control, Way};
 use crate::shadow;
 use crate::{Compared, Unanswered};
+use fxgraph_core::changes::When;
 use fxgraph_core::event::EventKind;
 use fxgraph_core::kind::{Registry, Waker};
-use fxgraph_core::retune::When;
-use fxgraph_flowgraph::{Plan, PlannedBlock, Retuned, beside_frames};
+use fxgraph_flowgraph::{LiveUpdate, Plan, PlannedBlock, beside_frames};
 use serde_json::{Map, Value as Json, json};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -68,8 +69,8 @@ impl Shadowed {
             return Ok(());
         }
         let when = When::at(at);
-        let retuned = self.plan.retune(registry, &json!({ &block.name: led }), &when);
-        let Retuned { plan, blocks } = retuned.map_err(|rejected| {
+        let updated = self.plan.live_update(registry, &json!({ &block.name: led }), &when);
+        let LiveUpdate { plan, blocks } = updated.map_err(|rejected| {
             rejected.problems.into_iter().next().map_or(String::new(), |first| first.message)
         })?;
         // One that has ended keeps the parameters that it had.

@@ -1,7 +1,7 @@
 //! Live values that outlive the process: what a file must keep, and how a later run gets it back.
 
-use super::retune::Changed;
-use super::{Control, RetuneError};
+use super::live_update::Changed;
+use super::{Control, LiveUpdateError};
 use fxgraph_core::error::with_causes;
 use fxgraph_core::event::EventKind;
 use fxgraph_core::timelines::Place;
@@ -301,12 +301,15 @@ impl Control {
             of_block[parameter] = value.clone();
         }
         let request = Request::from(&Json::Object(request));
-        match (self.retune_alone(request, at, deadline), values) {
+        match (self.live_update_alone(request, at, deadline), values) {
             (Ok(_), _) => {
                 self.0.run().tell(EventKind::Restored, None, named(values));
                 Vec::new()
             }
-            (Err(error @ (RetuneError::Rejected(_) | RetuneError::Block { .. })), [value]) => {
+            (
+                Err(error @ (LiveUpdateError::Rejected(_) | LiveUpdateError::Block { .. })),
+                [value],
+            ) => {
                 self.drop_restored(value, &with_causes(&error));
                 Vec::new()
             }

@@ -1,16 +1,17 @@
 //! Swaps: changes of blocks while frames flow.
 
+use super::Control;
 use super::change::{Change, Way};
+use super::errors::{SwapError, UpdateError};
 use super::update::parameters;
-use super::{Control, RetuneError, UpdateError};
+use crate::NotSwapped;
 use crate::swap::{Swap, Terms};
-use crate::{NotSwapped, Unanswered};
+use fxgraph_core::changes::{Undecided, When};
 use fxgraph_core::device::DeviceName;
 use fxgraph_core::event::EventKind;
-use fxgraph_core::frame::{OutOfMemory, Pool};
-use fxgraph_core::retune::{Undecided, When};
+use fxgraph_core::frame::Pool;
 use fxgraph_flowgraph;
-use fxgraph_flowgraph::{BuildError, PlannedBlock};
+use fxgraph_flowgraph::PlannedBlock;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,54 +21,6 @@ use std::time::{Duration, Instant};
 const CALL: Duration = Duration::from_secs(2);
 /// The same limit in frame intervals; the longer one applies.
 const CALL_FRAMES: u32 = 4;
-
-/// Reason why a change was not made. The flowgraph continues unchanged.
-#[derive(Debug, thiserror::Error)]
-pub enum SwapError {
-    /// Other changes were in progress until the time limit.
-    #[error("other changes are in progress; this change timed out waiting for them")]
-    Busy,
-    /// The flowgraph is not the one against which the change was checked.
-    #[error("the flowgraph has changed since this change was checked; try again")]
-    Outdated,
-    /// The change needs a restart.
-    #[error("{0}: stop the flowgraph and start it with the change")]
-    Restart(String),
-    /// The block has a shadow.
-    #[error("`{0}` has a shadow; end the shadow first")]
-    Shadowed(String),
-    /// The block cannot have a shadow.
-    #[error("{0}")]
-    NoShadow(String),
-    /// There is not enough memory to run both blocks at once.
-    #[error("the change needs {needed} more bytes on {device}, {available} bytes are available")]
-    Memory {
-        /// Device whose memory is not sufficient.
-        device: DeviceName,
-        /// Additional memory that the change needs, in bytes.
-        needed: usize,
-        /// Available memory, in bytes.
-        available: usize,
-    },
-    /// The new block could not be built, or its memory not allocated.
-    #[error(transparent)]
-    Build(#[from] BuildError),
-    /// The additional frames could not be allocated.
-    #[error(transparent)]
-    Frames(#[from] OutOfMemory),
-    /// The live update was not made.
-    #[error(transparent)]
-    Retune(#[from] RetuneError),
-    /// The new block did not take the slot, or was rolled back.
-    #[error(transparent)]
-    NotSwapped(#[from] NotSwapped),
-}
-
-impl From<Unanswered> for SwapError {
-    fn from(error: Unanswered) -> Self {
-        NotSwapped::from(error).into()
-    }
-}
 
 impl Control {
     /// Makes a change by the method in [`Change::way`]. Waits for other changes, and for this one, up to slightly more
@@ -98,10 +51,10 @@ impl Control {
         self.reject_shadowed(&change.block)?;
         let made = match &change.way {
             Way::Nothing => return Ok(()),
-            Way::Retune => {
+            Way::LiveUpdate => {
                 let values = parameters(&change.differences, |difference| &difference.to);
                 let request = json!({ &change.block: values }).to_string();
-                self.retune_alone((&request).into(), None, Instant::now() + limit)?;
+                self.live_update_alone((&request).into(), None, Instant::now() + limit)?;
                 return Ok(());
             }
             Way::Restart(why) => return Err(SwapError::Restart(why.clone())),

@@ -1,9 +1,9 @@
 //! Live updates that are taken back while their blocks run.
 
-use super::retune::{Offered, RetuneError, rebuild_as};
-use super::{Control, Retuned};
+use super::live_update::{LiveUpdateError, Offered, rebuild_as};
+use super::{Control, LiveUpdate};
 use crate::RunState;
-use fxgraph_core::retune::Undecided;
+use fxgraph_core::changes::Undecided;
 use fxgraph_flowgraph::request::Request;
 use fxgraph_flowgraph::{PlannedBlock, Replaced};
 use serde_json::Value as Json;
@@ -22,7 +22,7 @@ pub struct TakenBack {
 }
 
 impl Control {
-    /// Takes an update back that [`retune_prepared`](Self::retune_prepared) has made: the parameters get the values that
+    /// Takes an update back that [`live_update_prepared`](Self::live_update_prepared) has made: the parameters get the values that
     /// they would have without it, all of them or none. Later changes of these parameters stay.
     ///
     /// # Errors
@@ -32,19 +32,19 @@ impl Control {
         &self,
         replaced: &Replaced,
         limit: Duration,
-    ) -> Result<TakenBack, RetuneError> {
+    ) -> Result<TakenBack, LiveUpdateError> {
         let deadline = Instant::now() + limit;
         let _only_change = self.begin_change(deadline)?;
         let current = self.0.current();
         let run = &current.run;
         if run.state() == RunState::Prepared {
-            return Err(RetuneError::NotStarted);
+            return Err(LiveUpdateError::NotStarted);
         }
         let at = replaced.at();
         let of_update = run.newest_timestamps().filter(|(name, _)| replaced.has_block(name));
         let newest = of_update.filter_map(|(_, newest)| newest).max().unwrap_or_default();
         let restored = current.plan.without(replaced, newest);
-        let restored = restored.ok_or(RetuneError::Unclear { at })?;
+        let restored = restored.ok_or(LiveUpdateError::Unclear { at })?;
         let settled = current.settled();
         let (mut plan, mut names, mut moments) = (Arc::clone(&settled), Vec::new(), Vec::new());
         let mut changes = Vec::new();
@@ -85,7 +85,7 @@ impl Control {
             });
         };
         let offered = Offered { plan: Arc::unwrap_or_clone(plan), names, changed: Vec::new() };
-        let Retuned { effective_timestamp, is_late, .. } =
+        let LiveUpdate { effective_timestamp, is_late, .. } =
             self.made(&current, offered, Some(at), *from)?;
         Ok(TakenBack { effective_timestamp, is_late, kept: restored.kept })
     }

@@ -1,10 +1,11 @@
 //! Differences between a whole flowgraph and the running one, and the step for each block.
 
 use super::change::{WHEN_FULL, catch_up_limit, differences};
-use super::retune::clocks_differ;
-use super::{Change, Control, Difference, UpdateError, Way};
+use super::errors::UpdateError;
+use super::live_update::clocks_differ;
+use super::{Change, Control, Difference, Way};
+use fxgraph_core::changes::Undecided;
 use fxgraph_core::port::Clock;
-use fxgraph_core::retune::Undecided;
 use fxgraph_flowgraph::request::Request;
 use fxgraph_flowgraph::{
     Client, Loaded, Plan, PlannedBlock, Rejected, ScheduledValue, Setting, load_with,
@@ -54,7 +55,7 @@ pub enum Step {
     /// Only the action of full queues changes, at once.
     Queue,
     /// Live update of parameters, at the timestamp of the whole update.
-    Retune,
+    LiveUpdate,
     /// Swap by this method.
     Swap(Way),
     /// The change needs a restart, for this reason.
@@ -103,18 +104,19 @@ impl Update {
 
     /// Clock of the blocks that change at the effective timestamp; all of them have the same one.
     pub(super) fn clock(&self) -> Option<Clock> {
-        let is_timed =
-            |block: &&BlockUpdate| matches!(block.step, Step::Retune | Step::Swap(Way::Seamless));
+        let is_timed = |block: &&BlockUpdate| {
+            matches!(block.step, Step::LiveUpdate | Step::Swap(Way::Seamless))
+        };
         let name = &self.blocks.iter().find(is_timed)?.block;
         self.before.blocks[self.before.block(name)?].ports.clock().copied()
     }
 
-    pub(super) fn retuned(&self) -> Option<Request> {
-        let retuned = self.blocks.iter().filter(|block| block.step == Step::Retune);
+    pub(super) fn updated(&self) -> Option<Request> {
+        let updated = self.blocks.iter().filter(|block| block.step == Step::LiveUpdate);
         let parameters = |block: &BlockUpdate| {
             (block.block.clone(), parameters(&block.differences, |found| &found.to))
         };
-        let request: HashMap<String, Map<String, Json>> = retuned.map(parameters).collect();
+        let request: HashMap<String, Map<String, Json>> = updated.map(parameters).collect();
         (!request.is_empty()).then(|| Request::printed(&json!(request)))
     }
 }
@@ -196,8 +198,9 @@ impl Control {
         let new = visible(&after).filter(|block| !known.contains_key(&*block.name));
         blocks.extend(new.map(|block| restart(&block.name, "it is new")));
         // All changes without a restart share one timestamp.
-        let is_timed =
-            |block: &&BlockUpdate| matches!(block.step, Step::Retune | Step::Swap(Way::Seamless));
+        let is_timed = |block: &&BlockUpdate| {
+            matches!(block.step, Step::LiveUpdate | Step::Swap(Way::Seamless))
+        };
         let timed = blocks.iter().filter(is_timed);
         let timed: Vec<&PlannedBlock> = timed
             .filter_map(|block| Some(&before.blocks[*known.get(block.block.as_str())?]))
@@ -232,11 +235,11 @@ impl Control {
         } else if of_block.is_empty() {
             if differences.is_empty() { Step::Same } else { Step::Queue }
         } else if self.is_live(before, old, &of_block) {
-            Step::Retune
+            Step::LiveUpdate
         } else {
             match self.change_by(client, &old.name, request(old, new)) {
                 Ok(Change { way: Way::Restart(why), .. }) => Step::Restart(why),
-                Ok(Change { way: Way::Retune, .. }) => Step::Retune,
+                Ok(Change { way: Way::LiveUpdate, .. }) => Step::LiveUpdate,
                 Ok(change) => Step::Swap(change.way),
                 Err(Rejected { problems, .. }) => Step::Restart(
                     problems.into_iter().next().map_or(String::new(), |problem| problem.message),
@@ -263,7 +266,7 @@ impl Control {
             return false;
         };
         let request = json!({ &block.name: changed });
-        plan.retune(self.registry(), &request, Undecided::new().when()).is_ok()
+        plan.live_update(self.registry(), &request, Undecided::new().when()).is_ok()
     }
 }
 

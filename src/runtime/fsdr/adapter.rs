@@ -8,19 +8,19 @@ use super::port::{InPort, OutPort};
 use super::survive::Survival;
 use super::workers;
 use crate::cell::Cell;
-use crate::hosted::Hosted;
+use crate::fault::Fault;
+use crate::hosted::{Hosted, Mailbox, Turn};
 use crate::outcome::{Call, Outcome, attend};
 use crate::report::State;
-use crate::run::{Fault, Gate, Run};
-use crate::swap::beside::Turn;
+use crate::run::{Gate, Run};
 use crate::timing::For;
 use futuresdr::runtime::Result;
 use futuresdr::runtime::dev::{
     BlockMeta, BufferReader, BufferWriter, Kernel, MessageOutputs, WorkIo,
 };
 use fxgraph_core::block::{Io, Next, Output};
+use fxgraph_core::changes::Heard;
 use fxgraph_core::patience::Patience;
-use fxgraph_core::retune::Heard;
 use fxgraph_flowgraph::Part;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -38,15 +38,22 @@ pub(super) struct Adapter {
     #[output]
     outputs: Vec<OutPort>,
     /// `None` once the block has ended.
-    pub(super) hosted: Option<Hosted>,
-    pub(super) run: Arc<Run>,
-    pub(super) cell: Arc<Cell>,
-    pub(super) survival: Survival,
+    hosted: Option<Hosted>,
+    run: Arc<Run>,
+    cell: Arc<Cell>,
+    /// Commands to the block, run between two calls of its `work`.
+    mailbox: Arc<Mailbox>,
+    survival: Survival,
     slice_began: Instant,
 }
 
 impl Adapter {
-    pub fn new(part: Part, config_id: u64, run: Arc<Run>, cell: Arc<Cell>) -> Self {
+    pub fn new(
+        part: Part,
+        config_id: u64,
+        run: Arc<Run>,
+        (cell, mailbox): (Arc<Cell>, Arc<Mailbox>),
+    ) -> Self {
         let heard = || Heard::from_start(config_id);
         let hosted =
             Hosted::new(part.block, &part.inputs, &part.outputs, heard, &run.configurations);
@@ -57,6 +64,7 @@ impl Adapter {
             survival: Survival::default(),
             run,
             cell,
+            mailbox,
             slice_began: Instant::now(),
         }
     }
@@ -84,15 +92,15 @@ impl Adapter {
 
     /// Ends the block. Its ports end first, so that neighbours continue while it finishes.
     async fn end(&mut self) {
-        let Some(Hosted { mut block, inputs, outputs, beside, .. }) = self.hosted.take() else {
+        let Some(Hosted { mut block, inputs, outputs, swap, .. }) = self.hosted.take() else {
             return;
         };
         workers::goes_on();
         self.note_pushed(&outputs);
-        drop(beside);
+        drop(swap);
         drop(outputs);
         drop(inputs);
-        self.cell.mailbox.close();
+        self.mailbox.close();
         let finished = attend(&self.run, &self.cell, Call::Finish, block.call_finish()).await;
         self.note(finished);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(block))) {
@@ -103,7 +111,7 @@ impl Adapter {
 
     /// Runs the commands in the mailbox; `false` if one of them panicked.
     fn obey(&mut self) -> bool {
-        for command in self.cell.mailbox.take() {
+        for command in self.mailbox.take() {
             workers::goes_on();
             let Some(hosted) = self.hosted.as_mut() else { return false };
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| command(hosted))) {
@@ -155,7 +163,7 @@ impl Adapter {
 
     /// Whether a swap of the block is in progress.
     fn is_swapped(&self) -> bool {
-        self.hosted.as_ref().is_some_and(|hosted| hosted.beside.is_some())
+        self.hosted.as_ref().is_some_and(|hosted| hosted.swap.is_some())
     }
 
     /// Fails the run if `outcome` is a failure.
@@ -226,7 +234,8 @@ impl Kernel for Adapter {
             Outcome::Done(next) => next,
             Outcome::Failed(fault) => {
                 workers::goes_on();
-                self.survive(fault).await
+                let Some(hosted) = self.hosted.as_mut() else { return Ok(()) };
+                self.survival.survive(hosted, (&self.run, &self.cell), fault).await
             }
             Outcome::Aborted => Next::Finished,
         };

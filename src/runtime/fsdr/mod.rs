@@ -10,6 +10,7 @@ mod scheduler;
 mod survive;
 mod workers;
 
+use super::hosted::Mailbox;
 use super::report::StartError;
 use super::run::Run;
 use crate::connections::{Connection, Options};
@@ -27,7 +28,7 @@ pub(super) fn launch(
     assembly: Assembly,
     connections: &[Connection],
     options: Options,
-    run: &Arc<Run>,
+    (run, mailboxes): (&Arc<Run>, &[Arc<Mailbox>]),
 ) -> Result<(), StartError> {
     // FutureSDR panics on invalid settings.
     std::panic::catch_unwind(configure).map_err(|_| {
@@ -37,7 +38,7 @@ pub(super) fn launch(
     let mut threads = HashMap::new();
     let mut flowgraph = Flowgraph::new();
     let mut ids: Vec<BlockId> = Vec::with_capacity(assembly.parts.len());
-    for (part, cell) in assembly.parts.into_iter().zip(&run.cells) {
+    for ((part, cell), mailbox) in assembly.parts.into_iter().zip(&run.cells).zip(mailboxes) {
         let own = match part.thread {
             Thread::Shared => None,
             Thread::Own { core } => Some(OwnThread::spawn(&part.name, core)?),
@@ -46,7 +47,8 @@ pub(super) fn launch(
             let wake = part.wake.clone();
             pool.on_return(move || wake.wake());
         }
-        let adapter = Adapter::new(part, options.config_id, Arc::clone(run), Arc::clone(cell));
+        let block = (Arc::clone(cell), Arc::clone(mailbox));
+        let adapter = Adapter::new(part, options.config_id, Arc::clone(run), block);
         let id = flowgraph.add(adapter).id();
         if let Some(own) = own {
             threads.insert(id, own);

@@ -2,8 +2,9 @@
 //! `thread: own`.
 
 use super::workers::Workers;
+use crate::fault::Fault;
 use crate::report::StartError;
-use crate::run::{Fault, Run};
+use crate::run::Run;
 use futuresdr::futures::FutureExt;
 use futuresdr::runtime::channel::mpsc::Sender;
 use futuresdr::runtime::channel::oneshot;

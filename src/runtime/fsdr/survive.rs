@@ -1,10 +1,12 @@
 //! Faults of a block under its `on_fault` policy.
 
-use super::adapter::Adapter;
 use super::workers;
-use crate::hosted::Vacant;
+use crate::cell::Cell;
+use crate::fault::Fault;
+use crate::hosted::{Hosted, Vacant};
+use crate::lock::lock;
 use crate::outcome::{Call, Outcome, attend};
-use crate::run::{Fault, lock};
+use crate::run::Run;
 use fxgraph_core::block::Next;
 use fxgraph_flowgraph::OnFault;
 use std::collections::VecDeque;
@@ -26,31 +28,39 @@ pub(super) struct Survival {
     taken: Option<u64>,
 }
 
-impl Adapter {
-    /// Applies the `on_fault` policy after a call of `work` that failed.
-    pub(super) async fn survive(&mut self, fault: Fault) -> Next {
-        if self.hosted.as_mut().is_some_and(|hosted| hosted.roll_back(&fault)) {
+impl Survival {
+    /// Applies the `on_fault` policy of the block in `hosted` after a call of `work` that failed.
+    pub(super) async fn survive(
+        &mut self,
+        hosted: &mut Hosted,
+        (run, cell): (&Run, &Cell),
+        fault: Fault,
+    ) -> Next {
+        if hosted.roll_back(&fault) {
             return Next::Wait;
         }
-        let policy = lock(&self.cell.counts).slot_block.on_fault;
+        let policy = lock(&cell.counts).slot_block.on_fault;
         match (policy, fault.panic) {
             (OnFault::Stop, _) => {
-                self.run.fail(&self.cell, fault);
+                run.fail(cell, fault);
                 Next::Finished
             }
-            (OnFault::Skip, false) => self.skip(fault),
+            (OnFault::Skip, false) => {
+                run.skip(cell, fault);
+                self.skip(hosted)
+            }
             // After a panic the block's state may be inconsistent.
-            (OnFault::Restart, _) | (OnFault::Skip, true) => self.restart(fault).await,
+            (OnFault::Restart, _) | (OnFault::Skip, true) => {
+                self.restart(hosted, (run, cell), fault).await
+            }
         }
     }
 
-    fn skip(&mut self, fault: Fault) -> Next {
-        self.run.skip(&self.cell, fault);
-        let Some(hosted) = self.hosted.as_mut() else { return Next::Finished };
+    fn skip(&mut self, hosted: &mut Hosted) -> Next {
         // Usually the block has consumed the frame at which it failed. If it consumed none since its last
         // fault, it fails at the frames in its queues, and the first frame of each queue is skipped.
         let taken = hosted.inputs.iter().map(|input| input.reader.taken()).sum();
-        if self.survival.taken.replace(taken) == Some(taken) {
+        if self.taken.replace(taken) == Some(taken) {
             hosted.inputs.iter_mut().for_each(|input| input.reader.skip());
         }
         if hosted.inputs.iter().all(fxgraph_core::Input::ended) {
@@ -60,59 +70,62 @@ impl Adapter {
         if has_frames { Next::Again } else { Next::Wait }
     }
 
-    async fn restart(&mut self, fault: Fault) -> Next {
-        let recent = &mut self.survival.restarts;
+    async fn restart(
+        &mut self,
+        hosted: &mut Hosted,
+        (run, cell): (&Run, &Cell),
+        fault: Fault,
+    ) -> Next {
+        let recent = &mut self.restarts;
         while recent.front().is_some_and(|when| when.elapsed() > MINUTE) {
             recent.pop_front();
         }
         let restarts = recent.len();
         if restarts >= RESTARTS {
             let why = format!("gave up after {restarts} restarts within a minute");
-            self.run.fail(&self.cell, fault.because(&why));
+            run.fail(cell, fault.because(&why));
             return Next::Finished;
         }
         recent.push_back(Instant::now());
-        match self.renew(restarts).await {
+        match renew(hosted, (run, cell), restarts).await {
             Outcome::Done(()) => {
-                self.run.restarted(&self.cell, fault);
+                run.restarted(cell, fault);
                 return Next::Again;
             }
             Outcome::Failed(other) => {
                 let why = format!("cannot be restarted: {}", other.cause);
-                self.run.fail(&self.cell, fault.because(&why));
+                run.fail(cell, fault.because(&why));
             }
             Outcome::Aborted => {}
         }
         Next::Finished
     }
+}
 
-    /// Ends the block and starts a new one in its slot, which continues with the next frame and the next sequence
-    /// number on the same ports.
-    async fn renew(&mut self, restarts: usize) -> Outcome<()> {
-        let (run, cell) = (&self.run, &self.cell);
-        let Some(hosted) = self.hosted.as_mut() else { return Outcome::Aborted };
-        let mut old = std::mem::replace(&mut hosted.block, Box::new(Vacant));
-        // The block has failed already; an error at its end is not news.
-        let _ = attend(run, cell, Call::Finish, old.call_finish()).await;
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
-        hosted.begun = cell.begun(hosted);
-        let begun = hosted.begun;
-        let rebuild = lock(&cell.counts).slot_block.rebuild.clone();
-        let Some(rebuild) = rebuild else {
-            let cause = "a fresh block cannot continue where this one ended".to_owned();
-            return Outcome::Failed(Fault::of(cause));
-        };
-        let pause = if restarts == 0 { Duration::ZERO } else { PAUSE * (1 << (restarts - 1)) };
-        let built = async {
-            // A cause outside the program, such as a cable or a file server, may need time to recover.
-            workers::after(pause).await;
-            rebuild(begun)
-        };
-        match attend(run, cell, Call::Start, built).await {
-            Outcome::Done(block) => hosted.block = block,
-            Outcome::Failed(fault) => return Outcome::Failed(fault),
-            Outcome::Aborted => return Outcome::Aborted,
-        }
-        attend(run, cell, Call::Start, hosted.block.call_start()).await
+/// Ends the block and starts a new one in its slot, which continues with the next frame and the next sequence
+/// number on the same ports.
+async fn renew(hosted: &mut Hosted, (run, cell): (&Run, &Cell), restarts: usize) -> Outcome<()> {
+    let mut old = std::mem::replace(&mut hosted.block, Box::new(Vacant));
+    // The block has failed already; an error at its end is not news.
+    let _ = attend(run, cell, Call::Finish, old.call_finish()).await;
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
+    hosted.begun = cell.begun(&hosted.inputs, &hosted.outputs);
+    let begun = hosted.begun;
+    let rebuild = lock(&cell.counts).slot_block.rebuild.clone();
+    let Some(rebuild) = rebuild else {
+        let cause = "a fresh block cannot continue where this one ended".to_owned();
+        return Outcome::Failed(Fault::of(cause));
+    };
+    let pause = if restarts == 0 { Duration::ZERO } else { PAUSE * (1 << (restarts - 1)) };
+    let built = async {
+        // A cause outside the program, such as a cable or a file server, may need time to recover.
+        workers::after(pause).await;
+        rebuild(begun)
+    };
+    match attend(run, cell, Call::Start, built).await {
+        Outcome::Done(block) => hosted.block = block,
+        Outcome::Failed(fault) => return Outcome::Failed(fault),
+        Outcome::Aborted => return Outcome::Aborted,
     }
+    attend(run, cell, Call::Start, hosted.block.call_start()).await
 }

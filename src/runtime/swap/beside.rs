@@ -7,15 +7,17 @@
 
 use super::candidate::{Candidate, GivenUp, Link, Order, Verdict};
 use crate::cell::Cell;
-use crate::hosted::Hosted;
-use crate::run::{Fault, Run, lock};
+use crate::fault::Fault;
+use crate::hosted::{Hosted, Swapping, Turn};
+use crate::lock::lock;
+use crate::run::Run;
 use crate::timing::For;
+use fxgraph_core::changes::{Known, When};
 use fxgraph_core::edge::FrameWriter;
 use fxgraph_core::edge::Tee;
 use fxgraph_core::edge::{Edge, FrameReader};
 use fxgraph_core::event::EventKind;
 use fxgraph_core::patience::Patience;
-use fxgraph_core::retune::{Known, When};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +31,7 @@ const AHEAD: usize = 4;
 const COMING_HOME: Duration = Duration::from_secs(30);
 
 /// State of a swap in the running block: the candidate, later the old block as a fallback.
-pub(crate) struct Beside {
+struct Beside {
     link: Tie,
     /// Frames of each output of the candidate.
     kept: Vec<FrameReader>,
@@ -70,15 +72,6 @@ struct Check {
     /// Frames that the new block has taken and made, and the wait for the next one.
     seen: u64,
     patience: Patience,
-}
-
-/// Next action of the running block.
-pub(crate) enum Turn {
-    Work,
-    /// Wait: for the old block to come back, or for readers to take frames of the new one.
-    Hold,
-    /// Both blocks have failed.
-    Lost(Fault),
 }
 
 /// The running block's end of the link to a candidate. The candidate's thread ends with it, however the swap, the block
@@ -126,7 +119,7 @@ impl Hosted {
             output.writer.set_log(true);
             output.writer.set_switch(new.when.clone(), samples);
         }
-        self.beside = Some(Beside {
+        self.swap = Some(Box::new(Beside {
             link: new.link,
             caught_up: vec![false; new.kept.len()],
             kept: new.kept.into_iter().map(FrameReader::new).collect(),
@@ -134,7 +127,7 @@ impl Hosted {
             when: new.when,
             is_told: false,
             call: new.call,
-        });
+        }));
         true
     }
 
@@ -147,9 +140,9 @@ impl Hosted {
     /// Advances a swap before a call of `work`, and returns the block's next action.
     pub(crate) fn settle(&mut self, run: &Run, cell: &Cell) -> Turn {
         let mut turn = Turn::Work;
-        if let Some(mut beside) = self.beside.take() {
+        if let Some(mut swap) = self.swap.take() {
             let is_over;
-            (turn, is_over) = beside.step(self, run, cell);
+            (turn, is_over) = swap.step(self, run, cell);
             if is_over {
                 self.inputs.iter_mut().for_each(|input| input.reader.set_tee(None));
                 for output in &mut self.outputs {
@@ -157,7 +150,7 @@ impl Hosted {
                     output.writer.end_switch();
                 }
             } else {
-                self.beside = Some(beside);
+                self.swap = Some(swap);
             }
         }
         let is_flushed = self.outputs.iter_mut().all(|output| output.writer.push_made_before());
@@ -167,8 +160,8 @@ impl Hosted {
     /// Starts a roll-back to the old block after `fault`; `false` if that is not possible any more.
     pub(crate) fn roll_back(&mut self, fault: &Fault) -> bool {
         let has_lost_sight = self.tee_dropped();
-        let Some(beside) = &mut self.beside else { return false };
-        beside.roll_back(&fault.cause, has_lost_sight)
+        let Some(swap) = &mut self.swap else { return false };
+        swap.roll_back(&fault.cause, has_lost_sight)
     }
 
     fn tee_dropped(&self) -> bool {
@@ -176,8 +169,7 @@ impl Hosted {
     }
 }
 
-impl Beside {
-    /// Advances the swap: the block's next action, and whether the swap is over.
+impl Swapping for Beside {
     fn step(&mut self, hosted: &mut Hosted, run: &Run, cell: &Cell) -> (Turn, bool) {
         self.link.wake_candidate();
         match &mut self.phase {
@@ -219,6 +211,20 @@ impl Beside {
         }
     }
 
+    fn roll_back(&mut self, cause: &str, has_lost_sight: bool) -> bool {
+        let is_possible = matches!(self.phase, Phase::Watching(_))
+            && !has_lost_sight
+            && self.link.fault().is_none();
+        if is_possible {
+            let patience = Patience::new(self.call.max(COMING_HOME));
+            self.phase = Phase::RollingBack { cause: cause.to_owned(), patience };
+            self.link.order(Order::ComeHome);
+        }
+        is_possible
+    }
+}
+
+impl Beside {
     /// Advances the swap until the candidate is in the slot; `true` if the swap was given up.
     fn catch_up(&mut self, hosted: &mut Hosted, cell: &Cell) -> bool {
         let given_up = if let Some(cause) = self.link.fault() {
@@ -345,18 +351,6 @@ impl Beside {
         None
     }
 
-    fn roll_back(&mut self, cause: &str, has_lost_sight: bool) -> bool {
-        let is_possible = matches!(self.phase, Phase::Watching(_))
-            && !has_lost_sight
-            && self.link.fault().is_none();
-        if is_possible {
-            let patience = Patience::new(self.call.max(COMING_HOME));
-            self.phase = Phase::RollingBack { cause: cause.to_owned(), patience };
-            self.link.order(Order::ComeHome);
-        }
-        is_possible
-    }
-
     fn swap(&mut self, hosted: &mut Hosted, candidate: &mut Candidate, cell: &Cell) {
         let Candidate { hosted: other, slot_block } = candidate;
         std::mem::swap(&mut hosted.block, &mut other.block);
@@ -368,7 +362,7 @@ impl Beside {
             let held = output.writer.swap(&mut other.writer, kept.drain());
             kept.put_back(held);
         }
-        hosted.begun = cell.begun(hosted);
+        hosted.begun = cell.begun(&hosted.inputs, &hosted.outputs);
         lock(&cell.counts).swap(slot_block);
     }
 }

@@ -6,13 +6,14 @@
 
 use crate::cell::Cell;
 use crate::connections::slot_block;
+use crate::fault::Fault;
 use crate::hosted::Hosted;
 use crate::outcome::{Call, Outcome, attend};
-use crate::run::{Fault, Run};
+use crate::run::Run;
 use crate::slot_counts::SlotBlock;
 use fxgraph_core::block::{Io, Next};
+use fxgraph_core::changes::{Change, ConfigIds, Heard};
 use fxgraph_core::kind::Waker;
-use fxgraph_core::retune::{Change, ConfigIds, Heard};
 use fxgraph_core::sync::thread::{self, Thread};
 use fxgraph_core::sync::{Condvar, Mutex, MutexGuard};
 use fxgraph_flowgraph::Part;

@@ -5,9 +5,10 @@ use super::NotSwapped;
 use crate::cell::Cell;
 use crate::connections::slot_block;
 use crate::hosted::Vacant;
+use crate::lock::lock;
 use crate::outcome::{Call, Outcome, attend};
 use crate::report::Unanswered;
-use crate::run::{Run, lock};
+use crate::run::Run;
 use crate::running::Handle;
 use fxgraph_core::block::{Block, Input, Io, Next};
 use fxgraph_core::edge::{Edge, FrameReader};
@@ -113,7 +114,7 @@ impl Handle {
             if is_free {
                 hosted.is_held = true;
                 let old = std::mem::replace(&mut hosted.block, Box::new(Vacant));
-                *lock(&taken) = Some((old, taking.begun(hosted)));
+                *lock(&taken) = Some((old, taking.begun(&hosted.inputs, &hosted.outputs)));
             }
             is_free
         });
@@ -163,7 +164,7 @@ impl Handle {
         self.tell_block(&name, move |hosted| {
             let Some(new) = lock(&putting).take() else { return };
             hosted.block = new;
-            hosted.begun = cell.begun(hosted);
+            hosted.begun = cell.begun(&hosted.inputs, &hosted.outputs);
             hosted.is_held = false;
             if is_new {
                 lock(&cell.counts).swap(&mut slot_block);

@@ -14,8 +14,8 @@ use crate::report::Unanswered;
 use crate::running::Handle;
 use beside::{NewCandidate, Tie};
 use candidate::{GivenUp, Link, Order, Verdict, launch};
+use fxgraph_core::changes::{ConfigIds, When};
 use fxgraph_core::edge::Edge;
-use fxgraph_core::retune::{ConfigIds, When};
 use fxgraph_flowgraph::Part;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,7 +74,7 @@ impl Handle {
     #[cfg(test)]
     pub(crate) fn swap(&self, part: Part, terms: Terms) -> Result<(), NotSwapped> {
         let deadline = Instant::now() + terms.limit;
-        let moment = fxgraph_core::retune::Undecided::new();
+        let moment = fxgraph_core::changes::Undecided::new();
         let swap = self.begin_swap(part, terms, moment.when())?;
         swap.wait_ready(deadline)?;
         moment.decide(0);

@@ -2,14 +2,16 @@
 //! blocks before and after. With any candidate and any caller, every frame comes once and in order, all buffers return and
 //! all threads end.
 
-use super::beside::{NewCandidate, Tie, Turn};
+use super::beside::{NewCandidate, Tie};
 use super::candidate::{Link, Order, launch};
 use super::{Swap, wire};
 use crate::cell::Cell;
-use crate::hosted::Hosted;
+use crate::fault::Fault;
+use crate::hosted::{Hosted, Turn};
 use crate::models::{Task, edge};
-use crate::run::{Fault, Run};
+use crate::run::Run;
 use fxgraph_core::block::{Block, Io, Next};
+use fxgraph_core::changes::{ConfigIds, Heard, Undecided};
 use fxgraph_core::counter::Counters;
 use fxgraph_core::dtype::Dtype;
 use fxgraph_core::edge::{Edge, FrameReader, FrameWriter};
@@ -18,7 +20,6 @@ use fxgraph_core::event::{BlockEvents, Events};
 use fxgraph_core::frame::{HostAllocator, Pool};
 use fxgraph_core::kind::{Ports, Waker};
 use fxgraph_core::port::{Axis, Clock, PortType, ValidityType};
-use fxgraph_core::retune::{ConfigIds, Heard, Undecided};
 use fxgraph_core::summary::Summary;
 use fxgraph_flowgraph::{OnFault, Part, PartOutput, Thread};
 use shuttle::thread;

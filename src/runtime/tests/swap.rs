@@ -296,7 +296,7 @@ fn caller_that_leaves_gets_no_swap_and_the_flowgraph_goes_on() {
     for (flaw, pause) in flaws.into_iter().flat_map(|flaw| [0, 5].map(|pause| (flaw, pause))) {
         let bench = bench(Some(PERIOD));
         let short = Terms { call, ..Bench::terms(2) };
-        let moment = fxgraph_core::retune::Undecided::new();
+        let moment = fxgraph_core::changes::Undecided::new();
         let swap = loop {
             let deadline = Instant::now() + short.limit;
             let part = bench.part(2, flaw);

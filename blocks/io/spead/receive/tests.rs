@@ -4,7 +4,11 @@
 use super::*;
 use crate::io::spead::sockets::{Listening, open, set_option};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
 
 fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
@@ -12,13 +16,13 @@ fn free_port() -> u16 {
 
 #[test]
 fn unicast_and_multicast_datagrams_arrive_with_their_sender() {
-    let unicast = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
-    let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 71, 48), free_port());
+    let unicast = loopback(free_port());
+    let group = SocketAddr::from(([239, 255, 71, 48], free_port()));
     let sockets =
         open(&[unicast, group], &Listening::on(&["127.0.0.1".to_owned()], 1 << 16)).unwrap();
     let mut batch = Batch::new(sockets, 1 << 20);
     let sender = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
-    sender.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    sender.bind(&loopback(0).into()).unwrap();
     sender.set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
     for i in 0..40_u8 {
         let to = if i % 2 == 0 { unicast } else { group };
@@ -26,10 +30,10 @@ fn unicast_and_multicast_datagrams_arrive_with_their_sender() {
     }
     let mut seen = Vec::new();
     for _ in 0..100 {
-        let from = sender.local_addr().unwrap().as_socket_ipv4().unwrap();
+        let from = sender.local_addr().unwrap().as_socket().unwrap();
         let mut handle = |datagrams: Datagrams<'_>| {
             for (datagram, peer) in datagrams {
-                assert_eq!(peer, from);
+                assert_eq!(peer, Endpoint::from(from));
                 assert!(datagram.iter().all(|b| usize::from(*b) + 100 == datagram.len()));
                 seen.push(datagram[0]);
             }
@@ -45,7 +49,7 @@ fn unicast_and_multicast_datagrams_arrive_with_their_sender() {
 
 #[test]
 fn address_of_a_socket_that_a_new_process_has_for_a_moment_is_free() {
-    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+    let address = loopback(free_port());
     let first = open(&[address], &Listening::on(&[], 1 << 16)).unwrap();
     // As a process has it between its fork and its own program.
     let copy = first[0].try_clone().unwrap();
@@ -65,7 +69,7 @@ fn address_of_a_socket_that_a_new_process_has_for_a_moment_is_free() {
 
 #[test]
 fn several_sockets_are_read_in_step() {
-    let addresses = [(); 2].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
+    let addresses = [(); 2].map(|()| loopback(free_port()));
     let sockets = open(&addresses, &Listening::on(&[], 1 << 20)).unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     for (socket, address) in addresses.iter().enumerate() {
@@ -95,7 +99,7 @@ fn several_sockets_are_read_in_step() {
 #[test]
 fn flood_of_tiny_datagrams_does_not_block_the_thread() {
     for len in [0, 1] {
-        let addresses = [(); 2].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
+        let addresses = [(); 2].map(|()| loopback(free_port()));
         let sockets = open(&addresses, &Listening::on(&[], 1 << 20)).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         for address in &addresses {
@@ -140,7 +144,7 @@ impl Reader for Skimming {
 
 /// A socket, and a sender to it that sends runs of datagrams of 1000 bytes.
 fn runs_of_1000() -> (Batch, Socket) {
-    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+    let address = loopback(free_port());
     let sockets = open(&[address], &Listening::on(&[], 1 << 20)).unwrap();
     let sender = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
     set_option(&sender, libc::SOL_UDP, libc::UDP_SEGMENT, 1000).unwrap();
@@ -195,7 +199,7 @@ fn datagrams_that_may_not_be_payload_are_read_whole_while_others_are_skimmed() {
 #[test]
 fn drops_of_coalesced_runs_count_datagrams() {
     for (segments, tolerance) in [(1_u64, 0.0), (12, 0.1)] {
-        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+        let address = loopback(free_port());
         let sockets = open(&[address], &Listening::on(&[], 1 << 17)).unwrap();
         let mut batch = Batch::new(sockets, 1 << 20);
         let sender = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
@@ -228,7 +232,7 @@ fn drops_of_coalesced_runs_count_datagrams() {
 
 #[test]
 fn drops_of_a_silent_socket_are_counted_while_another_one_continues() {
-    let addresses = [(); 2].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
+    let addresses = [(); 2].map(|()| loopback(free_port()));
     let sockets = open(&addresses, &Listening::on(&[], 1 << 17)).unwrap();
     let mut batch = Batch::new(sockets, 8 << 20);
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

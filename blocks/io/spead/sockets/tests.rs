@@ -3,9 +3,14 @@
 
 use super::*;
 use crate::io::spead::datagrams::Datagrams;
+use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::receive::Batch;
 use std::net::UdpSocket;
 use std::time::Duration;
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
 
 fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
@@ -13,11 +18,11 @@ fn free_port() -> u16 {
 
 #[test]
 fn addresses_are_divided_among_threads_and_threads_among_addresses() {
-    let addresses = [(); 3].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
+    let addresses = [(); 3].map(|()| loopback(free_port()));
     let ports = |threads: usize| -> Vec<Vec<usize>> {
         let sockets = open_divided(threads, &addresses, &Listening::on(&[], 1 << 16)).unwrap();
         let of = |socket: &Listener| {
-            let at = socket.local_addr().unwrap().as_socket_ipv4().unwrap();
+            let at = socket.local_addr().unwrap().as_socket().unwrap();
             addresses.iter().position(|address| *address == at).unwrap()
         };
         sockets.iter().map(|sockets| sockets.iter().map(of).collect()).collect()
@@ -30,7 +35,7 @@ fn addresses_are_divided_among_threads_and_threads_among_addresses() {
 
 #[test]
 fn datagrams_of_a_sender_come_to_one_of_several_sockets_in_order() {
-    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+    let address = loopback(free_port());
     let sockets = open_divided(4, &[address], &Listening::on(&[], 1 << 20)).unwrap();
     let senders = [(); 8].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     for i in 0..20_u8 {
@@ -38,7 +43,7 @@ fn datagrams_of_a_sender_come_to_one_of_several_sockets_in_order() {
             sender.send_to(&[i; 100], address).unwrap();
         }
     }
-    let mut of: std::collections::HashMap<SocketAddrV4, (usize, Vec<u8>)> =
+    let mut of: std::collections::HashMap<Endpoint, (usize, Vec<u8>)> =
         std::collections::HashMap::new();
     for (thread, sockets) in sockets.into_iter().enumerate() {
         let mut batch = Batch::new(sockets, 1 << 20);
@@ -62,7 +67,7 @@ fn datagrams_of_a_sender_come_to_one_of_several_sockets_in_order() {
 
 #[test]
 fn address_of_several_threads_is_not_shared_with_another_program() {
-    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+    let address = loopback(free_port());
     let first = open_divided(2, &[address], &Listening::on(&[], 1 << 16)).unwrap();
     for threads in [1, 2] {
         let error = open_divided(threads, &[address], &Listening::on(&[], 1 << 16))
@@ -72,7 +77,7 @@ fn address_of_several_threads_is_not_shared_with_another_program() {
     }
     drop(first);
     open_divided(2, &[address], &Listening::on(&[], 1 << 16)).unwrap();
-    let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 71, 49), free_port());
+    let group = SocketAddr::from(([239, 255, 71, 49], free_port()));
     let error = open_divided(2, &[group], &Listening::on(&[], 1 << 16)).unwrap_err().to_string();
     assert!(error.contains("239.255.71.49") && error.contains("divided"), "{error}");
 }
@@ -81,10 +86,10 @@ fn address_of_several_threads_is_not_shared_with_another_program() {
 fn errors_name_the_port_the_address_and_the_interface() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+    let address = loopback(port);
     let error = open(&[address], &Listening::on(&[], 4096)).unwrap_err().to_string();
     assert!(error.contains(&address.to_string()) && error.contains("has this port"), "{error}");
-    let foreign = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 7), 7148);
+    let foreign = SocketAddr::from(([203, 0, 113, 7], 7148));
     let error = open(&[foreign], &Listening::on(&[], 4096)).unwrap_err().to_string();
     assert!(error.contains("203.0.113.7"), "{error}");
     let error =

@@ -7,7 +7,7 @@
 //! # Layout
 //! - `program`: the XDP program, and its link to an interface
 //! - [`queue`]: the socket of a receive queue; `ring`: what it shares with the kernel
-//! - [`headers`]: Ethernet, IPv4 and UDP
+//! - [`headers`]: Ethernet, IPv4 and UDP; packets of IPv6 stay with the kernel
 #![allow(unsafe_code)] // AF_XDP and bpf have no safe interface.
 
 pub mod headers;
@@ -62,7 +62,7 @@ pub fn open(
         return Err(too_many_threads(threads, places.len(), &interfaces));
     }
     let in_turn = addresses.iter().zip(interfaces.iter().cycle());
-    let reserved = in_turn.map(|(address, on)| sockets::reserve(*address, on.index));
+    let reserved = in_turn.map(|(address, on)| sockets::reserve((*address).into(), on.index));
     let reserved = reserved.collect::<Result<Vec<_>, _>>()?;
     let attach = |on: &Interface| {
         let program = Program::attach(addresses, on.index, on.queues());

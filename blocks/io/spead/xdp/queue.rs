@@ -266,7 +266,7 @@ impl Queue {
                     let len = datagram.payload.len();
                     let start = start + datagram.payload.start;
                     count.bytes += len as u64;
-                    places.push(Place { is_joined, start, len, sender: datagram.from });
+                    places.push(Place { is_joined, start, len, sender: datagram.from.into() });
                 }
                 // The program of the interface does not redirect these.
                 Ok(_) => count.rejected.headers += 1,

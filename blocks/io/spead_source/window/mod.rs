@@ -15,6 +15,7 @@ use super::senders::Senders;
 pub use super::slot::SLOT_BYTES;
 use super::slot::{Arrival, Slot};
 use super::timeline::{Move, Timeline, Verdict};
+use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::item;
 pub use crate::io::spead::link::Frames;
 use crate::io::spead::packet::Packet;
@@ -25,7 +26,6 @@ use fxgraph::Env;
 use fxgraph::Time;
 use fxgraph::runtime::EventKind;
 use std::collections::VecDeque;
-use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
 /// Result of a packet.
@@ -218,7 +218,7 @@ impl Window {
     pub fn datagram(
         &mut self,
         datagram: &[u8],
-        sender: SocketAddrV4,
+        sender: Endpoint,
         frames: &mut dyn Frames,
     ) -> Outcome {
         self.process(datagram, sender, Copying::Now, frames)
@@ -230,7 +230,7 @@ impl Window {
     pub fn batch<'a>(
         &mut self,
         (thread, copies): (usize, Copies),
-        datagrams: impl Iterator<Item = (&'a [u8], SocketAddrV4)>,
+        datagrams: impl Iterator<Item = (&'a [u8], Endpoint)>,
         frames: &mut dyn Frames,
         mut note: impl FnMut(Outcome),
     ) -> Option<Pending<'a>> {
@@ -247,7 +247,7 @@ impl Window {
     fn process(
         &mut self,
         datagram: &[u8],
-        sender: SocketAddrV4,
+        sender: Endpoint,
         when: Copying,
         frames: &mut dyn Frames,
     ) -> Outcome {
@@ -303,7 +303,7 @@ impl Window {
     fn not_data(
         &mut self,
         packet: &Packet<'_>,
-        sender: SocketAddrV4,
+        sender: Endpoint,
         why: Foreign,
         frames: &mut dyn Frames,
     ) -> Outcome {
@@ -330,7 +330,7 @@ impl Window {
         packet: &Packet<'_>,
         place: Place,
         verdict: Verdict,
-        (sender, when): (SocketAddrV4, Copying),
+        (sender, when): (Endpoint, Copying),
         frames: &mut dyn Frames,
     ) -> Outcome {
         let Some(index) = self.enter(verdict, frames) else {
@@ -403,7 +403,7 @@ impl Window {
     }
 
     /// Notes a packet with new data.
-    fn accepted(&mut self, place: Place, sender: SocketAddrV4) {
+    fn accepted(&mut self, place: Place, sender: Endpoint) {
         self.newest_of_batch = self.newest_of_batch.max(Some(place.timestamp));
         let is_early = self.timeline.accepted(place.frame, place.timestamp);
         let now = self.timeline.now().unwrap_or_else(Instant::now);
@@ -413,7 +413,7 @@ impl Window {
     }
 
     /// Notes a packet whose data had arrived already: its sender still sends the stream.
-    fn not_new(&mut self, place: Place, sender: SocketAddrV4) {
+    fn not_new(&mut self, place: Place, sender: Endpoint) {
         let now = self.timeline.now().unwrap_or_else(Instant::now);
         let part = self.part(place);
         if let Some(holder) = self.senders.other_holder(part, sender) {
@@ -430,7 +430,7 @@ impl Window {
     /// Returns the position of a single packet; `None` if more packets are needed to show that the stream
     /// is at its time. Only senders of the stream may send ahead of all data so far, other senders only up
     /// to the stream's clock; a file has no clock.
-    fn admit(&self, place: Place, sender: SocketAddrV4) -> Option<Verdict> {
+    fn admit(&self, place: Place, sender: Endpoint) -> Option<Verdict> {
         let verdict = self.timeline.judge(place.frame, false);
         match verdict {
             Verdict::Elsewhere => None,

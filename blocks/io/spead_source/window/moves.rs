@@ -3,12 +3,12 @@
 
 use super::filling::Copying;
 use super::{Frames, Outcome, Window};
+use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::packet::Packet;
 use crate::io::spead_source::candidates::{Candidate, Spot};
 use crate::io::spead_source::layout::Place;
 use crate::io::spead_source::timeline::{Move, Standing, Verdict, WIRE_BITS};
 use fxgraph::runtime::EventKind;
-use std::net::SocketAddrV4;
 
 impl Window {
     /// Checks whether a candidate can be accepted by now, although no more of its packets come.
@@ -93,7 +93,7 @@ impl Window {
     }
 
     /// Begins the stream with the packets of `sender`, which sent a stop heap, if it has not begun yet.
-    pub(super) fn begin_before_stop(&mut self, sender: SocketAddrV4, frames: &mut dyn Frames) {
+    pub(super) fn begin_before_stop(&mut self, sender: Endpoint, frames: &mut dyn Frames) {
         if self.timeline.base.is_none()
             && let Some(best) = self.timeline.best(&self.candidates.list)
             && let candidate = &self.candidates.list[best]
@@ -107,7 +107,7 @@ impl Window {
     /// Counts the packets held by `candidate` as dropped.
     pub(super) fn give_up(&self, candidate: &Candidate) {
         match self.timeline.base {
-            None => self.causes.stray.add(u64::from(candidate.heaps)),
+            None => self.causes.unexpected.add(u64::from(candidate.heaps)),
             Some(base) if candidate.lowest < base => self.causes.late.add(candidate.len() as u64),
             Some(_) => self.causes.future.add(candidate.len() as u64),
         }
@@ -118,7 +118,7 @@ impl Window {
         &mut self,
         packet: &Packet<'_>,
         place: Place,
-        (datagram, sender): (&[u8], SocketAddrV4),
+        (datagram, sender): (&[u8], Endpoint),
         frames: &mut dyn Frames,
     ) -> Outcome {
         let Place { frame, slot, timestamp, .. } = place;
@@ -201,7 +201,7 @@ impl Window {
                 if self.timeline.is_near(other.lowest) {
                     self.candidates.list.push(other);
                 } else {
-                    self.causes.stray.add(u64::from(other.heaps));
+                    self.causes.unexpected.add(u64::from(other.heaps));
                 }
             }
         }

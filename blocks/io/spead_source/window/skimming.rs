@@ -2,18 +2,18 @@
 
 use super::filling::Copying;
 use super::{Entry, Frames, Outcome, Window};
+use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::packet::Packet;
 use crate::io::spead::receive::HEAD_BYTES;
 use crate::io::spead_source::timeline::Verdict;
 use fxgraph::overload::Interval;
-use std::net::SocketAddrV4;
 
 impl Window {
     /// Processes datagrams of which those longer than [`HEAD_BYTES`] may be cut off there, because their frames are
     /// dropped. Returns whether the next frames are dropped, too.
     pub fn skim<'a>(
         &mut self,
-        heads: impl Iterator<Item = (&'a [u8], SocketAddrV4)>,
+        heads: impl Iterator<Item = (&'a [u8], Endpoint)>,
         frames: &mut dyn Frames,
         mut note: impl FnMut(Outcome),
     ) -> bool {
@@ -30,7 +30,7 @@ impl Window {
     }
 
     /// Processes the first bytes of a datagram that was cut off. Packets of other streams do not end the skimming.
-    fn drop_cut(&mut self, head: &[u8], sender: SocketAddrV4, frames: &mut dyn Frames) -> Outcome {
+    fn drop_cut(&mut self, head: &[u8], sender: Endpoint, frames: &mut dyn Frames) -> Outcome {
         let packet = match Packet::head(head) {
             Ok((packet, _)) => packet,
             Err(why) => {

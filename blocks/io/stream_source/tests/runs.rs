@@ -144,7 +144,7 @@ fn second_copies_of_a_takeover_are_duplicates_and_no_losses() {
     bench.end();
     assert_eq!(bench.timestamps(), (0..12).map(|n| 7 + n * SAMPLES).collect::<Vec<_>>());
     in_a_row(0..12).iter().for_each(|sent| bench.assert_whole(sent.number as usize, *sent));
-    for lost in ["packets_too_late", "heaps_stray", "heaps_missing", "heaps_incomplete"] {
+    for lost in ["packets_too_late", "heaps_unexpected", "heaps_missing", "heaps_incomplete"] {
         assert_eq!(bench.counter(lost), 0, "{lost}");
     }
     let copies = copy.len() + of(&before, 7).len();

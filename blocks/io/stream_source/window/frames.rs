@@ -6,8 +6,8 @@ use crate::io::spead::link::Frames;
 use crate::io::spead::packet::VALUE_BITS;
 use crate::io::stream::{self, annotations};
 use crate::io::stream_source::heap::{Heap, Place, Validity};
+use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::frame::Annotations;
-use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::runtime::EventKind;
 use fxgraph::{FrameMut, TimeBase};
 use std::ops::Range;
@@ -63,7 +63,7 @@ impl Window {
             return None;
         };
         if timestamp >= MAX_TIMESTAMP {
-            self.causes.stray.add(1);
+            self.causes.unexpected.add(1);
             return None;
         }
         if self.offset != offset {

@@ -7,6 +7,7 @@ mod run;
 
 use super::causes::Causes;
 use super::heap::{Arrival, Heap, OVERHEAD_BYTES, place};
+use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::item;
 use crate::io::spead::link::Frames;
 use crate::io::spead::packet::Packet;
@@ -19,7 +20,6 @@ use fxgraph::runtime::EventKind;
 use fxgraph::{Env, TimeBase};
 use place::Pace;
 use run::{Run, Stopped};
-use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
 /// Least and largest time without packets of the stream after which heaps do not wait any longer, and an earlier run or an earlier position of the sender
@@ -87,9 +87,9 @@ pub struct Window {
     /// Check of the last type that was rejected with a warning.
     rejected_check: Option<u64>,
     /// Sender of another type, if its heaps have no check.
-    rejected_sender: Option<SocketAddrV4>,
+    rejected_sender: Option<Endpoint>,
     /// Sender of a description of the type.
-    described_by: Option<SocketAddrV4>,
+    described_by: Option<Endpoint>,
     /// Timestamp of the last frame sent to the flowgraph.
     last: Option<u64>,
     /// Difference between the timeline of the frames and that of the sender.
@@ -141,7 +141,7 @@ impl Window {
     pub fn datagram(
         &mut self,
         datagram: &[u8],
-        sender: SocketAddrV4,
+        sender: Endpoint,
         now: Instant,
         frames: &mut dyn Frames,
     ) -> Outcome {
@@ -247,7 +247,7 @@ impl Window {
 
     /// Sender of the stream, for messages.
     #[must_use]
-    pub fn sender(&self) -> Option<SocketAddrV4> {
+    pub fn sender(&self) -> Option<Endpoint> {
         self.run.as_ref().map(|run| run.sender).or(self.described_by)
     }
 
@@ -270,7 +270,7 @@ impl Window {
         self.silence(now).is_none_or(|silence| silence > self.patience)
     }
 
-    fn find(&self, packet: &Packet<'_>, sender: SocketAddrV4) -> Option<usize> {
+    fn find(&self, packet: &Packet<'_>, sender: Endpoint) -> Option<usize> {
         let is_it = |heap: &Heap| heap.counter == packet.heap_counter && heap.sender == sender;
         self.open.iter().position(is_it)
     }
@@ -285,7 +285,7 @@ impl Window {
     fn begin(
         &mut self,
         packet: &Packet<'_>,
-        sender: SocketAddrV4,
+        sender: Endpoint,
         now: Instant,
         frames: &mut dyn Frames,
     ) -> Option<usize> {
@@ -392,7 +392,7 @@ impl Window {
         if is_copy {
             self.causes.duplicate.add(heap.packets());
         } else if !is_description {
-            self.causes.stray.add(1);
+            self.causes.unexpected.add(1);
         }
         self.drop_heap(index);
     }

@@ -1,12 +1,12 @@
 //! The run of the sender that is the stream: another run begins, continues it, or it ends.
 
 use super::{Outcome, Window};
+use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::item;
 use crate::io::spead::link::Frames;
 use crate::io::spead::packet::Packet;
 use crate::io::stream_source::heap::Place;
 use fxgraph::runtime::EventKind;
-use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
 /// Runs of the sender that are remembered as over.
@@ -15,7 +15,7 @@ const RUNS: usize = 16;
 /// The run of the sender that is the stream at present.
 pub(super) struct Run {
     pub id: u64,
-    pub sender: SocketAddrV4,
+    pub sender: Endpoint,
     /// Sequence of the next frame; unknown before the first one.
     pub next: Option<u64>,
     /// Which of the last 64 frames before it were whole, the last one in bit 0.
@@ -73,7 +73,7 @@ impl Run {
 
 impl Window {
     /// Returns `place` in the numbers of the stream: frames of a run that took the stream over continue it.
-    pub(super) fn in_stream(&mut self, place: Place, sender: SocketAddrV4) -> Place {
+    pub(super) fn in_stream(&mut self, place: Place, sender: Endpoint) -> Place {
         let samples = self.samples();
         let Some(run) = &mut self.run else { return place };
         if let Some(sequence) = run.number(place.run, place.sequence) {
@@ -111,7 +111,7 @@ impl Window {
     pub(super) fn adopt(
         &mut self,
         place: Place,
-        sender: SocketAddrV4,
+        sender: Endpoint,
         now: Instant,
         frames: &mut dyn Frames,
     ) {
@@ -152,12 +152,7 @@ impl Window {
     }
 
     /// Handles a stop heap; heaps that it overtook are accepted later, too.
-    pub(super) fn stop(
-        &mut self,
-        packet: &Packet<'_>,
-        sender: SocketAddrV4,
-        now: Instant,
-    ) -> Outcome {
+    pub(super) fn stop(&mut self, packet: &Packet<'_>, sender: Endpoint, now: Instant) -> Outcome {
         let is_known = match &self.run {
             Some(run) => run.sender == sender,
             None => self.described_by == Some(sender),

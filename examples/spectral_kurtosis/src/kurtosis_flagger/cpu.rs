@@ -1,7 +1,7 @@
 //! The reference implementation.
 
 use super::{KurtosisFlagger, Shape};
-use fxgraph::retune::{Change, Changes};
+use fxgraph::changes::{Change, Changes};
 use fxgraph::{Block, BlockError, Configured, Counter, Counters, Env, Io, Next};
 use num_complex::Complex32;
 
@@ -117,7 +117,7 @@ impl Block for Flagger {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }
 }

@@ -3,7 +3,7 @@
 use super::cpu::{Counts, limit};
 use super::{KurtosisFlagger, Shape};
 use fxgraph::cuda::{Grid, Kernel, Pipeline, Needs, Program, ProgramSource, Source, frame_address};
-use fxgraph::retune::{Change, Changes};
+use fxgraph::changes::{Change, Changes};
 use fxgraph::{Block, BlockError, Configured, Env, Frame, FrameMut, Io, Next};
 use fxgraph_blocks::common::gpu::{Table, numbers};
 use std::sync::Arc;
@@ -138,7 +138,7 @@ impl Block for Flagger {
         Ok(Next::Again)
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }
 }

@@ -79,7 +79,8 @@ impl Bench {
 
     /// Schedules `level` of `f`.
     fn schedule(&self, level: i64, at: u64) -> u64 {
-        let made = self.control.retune(&format!("f: {{level: {level}}}"), Some(at), LIMIT).unwrap();
+        let made =
+            self.control.live_update(&format!("f: {{level: {level}}}"), Some(at), LIMIT).unwrap();
         assert_eq!((made.effective_timestamp, made.is_late), (at, false));
         made.config_id
     }
@@ -167,7 +168,7 @@ fn another_update_before_a_scheduled_value_states_the_values_in_force() {
     let at = bench.newest() + AHEAD;
     assert_eq!(bench.schedule(5, at), bench.id(5, 2));
     assert_eq!(bench.stated(), (bench.id(1, 2), 1, 2));
-    let other = bench.control.retune("g: {level: 7}", None, LIMIT).unwrap();
+    let other = bench.control.live_update("g: {level: 7}", None, LIMIT).unwrap();
     assert!(other.effective_timestamp < at, "the machine is too slow for the test");
     assert_eq!(other.config_id, bench.id(1, 7));
     assert_eq!(other.seconds_ahead, Some(0.0));
@@ -198,11 +199,11 @@ fn updates_scheduled_in_any_order_state_the_values_in_force() {
     let newest = bench.newest();
     let [first, second, third] = [2000, 2500, 3000].map(|ahead| newest + ahead);
     bench.schedule(5, second);
-    let made = bench.control.retune("g: {level: 7}", Some(third), LIMIT).unwrap();
+    let made = bench.control.live_update("g: {level: 7}", Some(third), LIMIT).unwrap();
     assert_eq!(made.config_id, bench.id(5, 7));
     assert!(made.seconds_ahead.is_some_and(|ahead| ahead > 0.0 && ahead <= 3000e-6), "{made:?}");
     // An earlier update contains the configurations of the later ones.
-    let made = bench.control.retune("g: {level: 6}", Some(first), LIMIT).unwrap();
+    let made = bench.control.live_update("g: {level: 6}", Some(first), LIMIT).unwrap();
     // This one replaces the value for the third timestamp.
     assert_eq!((made.config_id, made.steady_state_timestamp), (bench.id(1, 6), second));
     let all = [
@@ -218,16 +219,16 @@ fn replaced_value_is_not_stated_nor_in_the_steady_state_timestamp() {
     let bench = Bench::start("replaced");
     let at = bench.newest() + AHEAD;
     bench.schedule(5, at);
-    let made = bench.control.retune("f: {level: 3}", None, LIMIT).unwrap();
+    let made = bench.control.live_update("f: {level: 3}", None, LIMIT).unwrap();
     let from = made.effective_timestamp;
     assert!(from < at, "the machine is too slow for the test");
     assert_eq!((made.config_id, made.steady_state_timestamp), (bench.id(3, 2), from));
     assert_eq!(bench.control.steady_state_timestamp(), from);
     assert_eq!(bench.control.in_force_and_scheduled().1, []);
     bench.wait(from + 10);
-    let last = bench.control.retune("g: {level: 7}", Some(at + 100), LIMIT).unwrap();
+    let last = bench.control.live_update("g: {level: 7}", Some(at + 100), LIMIT).unwrap();
     assert_eq!(last.steady_state_timestamp, at + 100);
-    bench.control.retune("g: {level: 2}", None, LIMIT).unwrap();
+    bench.control.live_update("g: {level: 2}", None, LIMIT).unwrap();
     let steady = bench.control.steady_state_timestamp();
     assert!((from + 1..at).contains(&steady), "{steady}");
     let all =
@@ -303,7 +304,7 @@ fn recordings_state_the_values_in_force_at_their_first_frame() {
     control.allow_recordings(directory.path(), 1 << 20, 0).unwrap();
     let at = bench.newest() + 2 * AHEAD;
     bench.schedule(5, at);
-    control.retune("g: {level: 7}", None, LIMIT).unwrap();
+    control.live_update("g: {level: 7}", None, LIMIT).unwrap();
     let options = |path: &str| RecorderOptions {
         path: path.into(),
         before_seconds: 5e-6,

@@ -2,11 +2,11 @@
 
 use crate::Control;
 use fxgraph_core::block::{Block, Io, Next};
+use fxgraph_core::changes::{Change, Changes, Timed};
 use fxgraph_core::diagnostic::codes;
 use fxgraph_core::error::BlockError;
 use fxgraph_core::event::EventKind;
 use fxgraph_core::live_updates::{Answer, Requester, Target};
-use fxgraph_core::retune::{Change, Changes, Timed};
 use fxgraph_core::{
     At, Axis, Checked, Clock, Configured, Counter, Dtype, Env, Implementation, Implementations,
     Kind, KindEntry, KindSpec, LiveKind, PortType, Registry, Rejection, Resources, ValidityType,
@@ -427,7 +427,7 @@ impl Block for LevelBlock {
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
     }
 
-    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
     }
 }

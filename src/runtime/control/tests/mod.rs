@@ -2,9 +2,9 @@
 
 mod in_force;
 mod kinds;
+mod live_update;
 mod record;
 mod requests;
-mod retune;
 mod shadows;
 mod take_back;
 mod update;

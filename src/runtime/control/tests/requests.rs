@@ -49,7 +49,7 @@ fn block_changes_another_block_at_the_effective_timestamp() {
     let level = control.plan().blocks[1].parameters["level"].as_i64().unwrap();
     let report = stop(&control, running);
     assert_eq!(report.failures.len(), 0);
-    let events = events(&control, EventKind::Retuned);
+    let events = events(&control, EventKind::LiveUpdate);
     assert!(events.len() >= 6 && level >= 7, "{events:?} {level}");
     // Every update has its own timestamp and configuration, and all frames from there on have its level.
     let (mut last, mut last_config) = (1, None);
@@ -68,11 +68,11 @@ fn block_changes_another_block_at_the_effective_timestamp() {
 #[test]
 fn rejected_update_is_answered_and_changes_nothing() {
     let step = kinds::UNLUCKY - 1;
-    let (control, running) = start_raise("unlucky", step);
+    let (control, running) = start_raise("unlucky_request", step);
     wait_for(&control, "rejected", 2);
     let report = stop(&control, running);
     assert_eq!(report.failures.len(), 0);
-    assert!(rows("unlucky").iter().all(|(_, _, _, level, _)| *level == 1));
+    assert!(rows("unlucky_request").iter().all(|(_, _, _, level, _)| *level == 1));
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn levels(into: &str, change: &str) -> (Control, Running) {
 fn set_level(control: &Control, level: i64) -> u64 {
     let newest = control.stats()[0].newest_timestamp.unwrap();
     let request = format!("f: {{level: {level}}}");
-    control.retune(&request, Some(newest + 100), LIMIT).unwrap().effective_timestamp
+    control.live_update(&request, Some(newest + 100), LIMIT).unwrap().effective_timestamp
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Tests of live updates that are taken back, with changes of other clients in between.
 
 use super::kinds::rows;
-use super::retune::{NEVER, assert_levels, run_until, start_level};
+use super::live_update::{NEVER, assert_levels, run_until, start_level};
 use super::{Control, LIMIT, Running, swap};
-use crate::control::{Replaced, RetuneError, Retuned, TakenBack};
+use crate::control::{LiveUpdate, LiveUpdateError, Replaced, TakenBack};
 use std::time::Duration;
 
 /// Samples, of 300 us each, from the newest one to the timestamp of an update.
@@ -36,15 +36,15 @@ impl Bench {
 
     /// Sets the level to 9 at a timestamp.
     fn update(&self, ahead: u64) -> (u64, Replaced) {
-        let made = self.control.retune_prepared("f: {level: 9}", LIMIT, |prepared| {
+        let made = self.control.live_update_prepared("f: {level: 9}", LIMIT, |prepared| {
             Some(prepared.newest_timestamp.unwrap() + ahead)
         });
         let (made, replaced) = made.unwrap().unwrap();
         (made.effective_timestamp, replaced)
     }
 
-    fn set(&self, level: i64, at: Option<u64>) -> Retuned {
-        let made = self.control.retune(&format!("f: {{level: {level}}}"), at, LIMIT).unwrap();
+    fn set(&self, level: i64, at: Option<u64>) -> LiveUpdate {
+        let made = self.control.live_update(&format!("f: {{level: {level}}}"), at, LIMIT).unwrap();
         assert!(!made.is_late, "the machine is too slow for the test");
         made
     }
@@ -145,7 +145,7 @@ fn take_back_with_too_many_scheduled_values_changes_nothing() {
     }
     let before = bench.control.plan();
     let rejected = bench.control.take_back(&replaced, LIMIT);
-    assert!(matches!(rejected, Err(RetuneError::Rejected(_))), "{rejected:?}");
+    assert!(matches!(rejected, Err(LiveUpdateError::Rejected(_))), "{rejected:?}");
     assert_eq!(bench.control.plan().config_id(), before.config_id());
     assert!(bench.newest() < at, "the machine is too slow for the test");
     let Bench { name, control, running } = bench;
@@ -164,8 +164,11 @@ fn late_take_back_restores_values_unless_another_change_may_have_set_them() {
     // The values of the second update are in force, and nothing says whose they are.
     let (at, replaced) = bench.update(100);
     bench.reach(at + 10);
-    bench.control.retune("f: {}", None, LIMIT).unwrap();
+    bench.control.live_update("f: {}", None, LIMIT).unwrap();
     let taken = bench.control.take_back(&replaced, LIMIT);
-    assert!(matches!(taken, Err(RetuneError::Unclear { at: passed }) if passed == at), "{taken:?}");
+    assert!(
+        matches!(taken, Err(LiveUpdateError::Unclear { at: passed }) if passed == at),
+        "{taken:?}"
+    );
     bench.end(at + 200, &[(0, 1), (first, 9), (from, 1), (at, 9)]);
 }

@@ -57,7 +57,7 @@ fn apply_changes_a_flowgraph_at_one_timestamp() {
     let seamless = Step::Swap(Way::Seamless);
     let changed: Vec<_> =
         steps(&live).into_iter().filter(|(_, step)| **step != Step::Same).collect();
-    assert_eq!(changed, [("f", &seamless), ("l", &Step::Retune)]);
+    assert_eq!(changed, [("f", &seamless), ("l", &Step::LiveUpdate)]);
     assert_eq!(control.plan().blocks[1].kind, "total", "the check changes nothing");
     let at = control.apply(&live, LIMIT, false).unwrap().effective_timestamp.unwrap();
     flow(&control);
@@ -139,7 +139,7 @@ fn scheduled_value_is_scheduled_again_after_an_update_that_replaced_it_has_faile
     flow(&control);
     let newest = || control.stats().iter().filter_map(|stats| stats.newest_timestamp).max();
     let at = newest().unwrap() + 4000;
-    control.retune("f0: {level: 5}", Some(at), LIMIT).unwrap();
+    control.live_update("f0: {level: 5}", Some(at), LIMIT).unwrap();
     let wanted = update(&control, &text(2, "kind: total, parameters: {frames: 1, flaw: frames}"));
     let made = control.apply(&wanted, LIMIT, false);
     assert!(matches!(&made, Err(UpdateError::Swap { interim: Some(_), .. })), "{made:?}");
@@ -248,7 +248,7 @@ blocks:
     assert_eq!(made.effective_timestamp, None, "it takes effect at once");
     assert_eq!(queue().when_full, WhenFull::DropOldest);
     assert_eq!(control.plan().config_hash, dropping.plan().config_hash);
-    assert_eq!(events(&control, EventKind::Retuned), ["`when_full` is \"drop_oldest\""]);
+    assert_eq!(events(&control, EventKind::LiveUpdate), ["`when_full` is \"drop_oldest\""]);
     flow(&control);
     assert!(queue().dropped > 0);
     // The candidate gets the frames that the slow block gets.
@@ -287,9 +287,9 @@ fn written_text_is_kept_while_it_describes_the_running_flowgraph() {
         assert_eq!(written(), Some(wanted));
     }
     let kept = written();
-    control.retune("l: {level: 4}", None, LIMIT).unwrap();
+    control.live_update("l: {level: 4}", None, LIMIT).unwrap();
     assert_eq!(written(), None, "the text has another level");
-    control.retune("l: {level: 3}", None, LIMIT).unwrap();
+    control.live_update("l: {level: 3}", None, LIMIT).unwrap();
     assert_eq!(written(), kept);
     assert_eq!(stop(&control, running).failures, []);
 }

@@ -5706,7 +5706,7 @@ function uPlot(opts, data, then) {
 		if (cursor._lock)
 			return;
 
-		// Chrome on Windows has a bug which triggers a stray mousemove event after an initial mousedown event
+		// Chrome on Windows has a bug which triggers a unexpected mousemove event after an initial mousedown event
 		// when clicking into a plot as part of re-focusing the browser window.
 		// we gotta ignore it to avoid triggering a phantom drag / setSelect
 		// However, on touch-only devices Chrome-based browsers trigger a 0-distance mousemove before mousedown

@@ -73,7 +73,7 @@ fn frames_after_a_restart_have_a_base_whose_sync_time_gives_their_time() {
 }
 
 #[test]
-fn sources_in_step_agree_although_one_saw_strays_first() {
+fn sources_in_step_agree_although_one_saw_foreign_heaps_first() {
     for sync_time in [None, Some(unix() - 3.3 * TURN_SECONDS)] {
         let env = Env::detached("in");
         let (mut clean, mut fooled) = (source(&env, sync_time), source(&env, sync_time));

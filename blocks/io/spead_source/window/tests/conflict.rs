@@ -14,7 +14,7 @@ fn part(counter: u64, number: u64, index: usize, value: u8) -> Vec<u8> {
 }
 
 impl Live {
-    fn datagram_from(&mut self, sender: SocketAddrV4, datagram: &[u8]) -> Outcome {
+    fn datagram_from(&mut self, sender: Endpoint, datagram: &[u8]) -> Outcome {
         self.window.tick(self.start + Duration::from_millis(self.millis));
         self.window.datagram(datagram, sender, &mut self.desk)
     }
@@ -98,7 +98,7 @@ fn foreign_whole_heap_is_replaced_by_that_of_the_stream() {
 
 #[test]
 fn heaps_of_a_sender_that_was_restarted_are_not_mixed() {
-    let restarted = SocketAddrV4::new(*FROM.ip(), 50_000);
+    let restarted = Endpoint::v4(Ipv4Addr::LOCALHOST, 50_000);
     // From the same port, and from another one.
     for sender in [FROM, restarted] {
         let mut live = Live::new(4);

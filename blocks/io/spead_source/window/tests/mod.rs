@@ -4,8 +4,8 @@ mod bases;
 mod conflict;
 mod overload;
 mod restart;
-mod stray;
 mod threads;
+mod unexpected;
 
 use super::*;
 use crate::io::spead::packet::{Head, Pointer};
@@ -19,9 +19,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-const FROM: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7148);
+const FROM: Endpoint = Endpoint::v4(Ipv4Addr::LOCALHOST, 7148);
 /// Another address.
-const FOREIGN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9999);
+const FOREIGN: Endpoint = Endpoint::v4(Ipv4Addr::LOCALHOST, 9999);
 const HEAP: usize = 64;
 const HEAPS: usize = 4;
 const STEP: u64 = 32;
@@ -271,7 +271,7 @@ impl Live {
         self.heap_from(FROM, number)
     }
 
-    fn heap_from(&mut self, sender: SocketAddrV4, number: u64) -> Outcome {
+    fn heap_from(&mut self, sender: Endpoint, number: u64) -> Outcome {
         self.window.tick(self.start + Duration::from_millis(self.millis));
         self.window.datagram(&heap(number), sender, &mut self.desk)
     }

@@ -106,7 +106,7 @@ proptest! {
             let whole = arrived.values().filter(|bytes| !bytes.contains(&false)).count() as u64;
             prop_assert_eq!(count(&env.counters, "heaps_received"), whole);
             prop_assert_eq!(count(&env.counters, "heaps_incomplete"), arrived.len() as u64 - whole);
-            for name in ["packets_too_far_ahead", "heaps_stray"] {
+            for name in ["packets_too_far_ahead", "heaps_unexpected"] {
                 prop_assert_eq!(count(&env.counters, name), 0, "{}", name);
             }
         }

@@ -1,0 +1,135 @@
+//! The `fxgraph` program, as a library: a program with blocks of its own has every command, the REST
+//! interface and the page.
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//!
+//! fn main() -> ExitCode {
+//!     // `.with(my_blocks::kinds())` adds the kinds of another crate.
+//!     fxgraph_cli::main(fxgraph_blocks::kinds())
+//! }
+//! ```
+//!
+//! # Layout
+//! - `commands`: one file per command
+//! - `terminal`: output to stdout and stderr, and its colours
+//! - `table`, `units`, `replicas`: formatting of results
+//! - `drawing`: drawings made of characters
+//! - `flowgraph`: loads a file or prints its diagnostics
+//! - `examples`: flowgraphs inside the program
+//! - `client`: REST client for a running flowgraph
+//! - `chosen`: parameters that blocks have chosen themselves
+//! - `assignment`: `name=value` on the command line
+//! - `parts`, `deploy`: parts of a flowgraph with hosts, and the files with which an engine runs them
+//! - `kernel_directory`: directories with edited kernels
+//! - `reload`: the flowgraph file of a run, applied again while the flowgraph runs
+//! - `manual`: the pages of the manual that the program generates
+//! - `serve`: options of the HTTP server
+//! - `state`: the file with live values that survive the process
+//! - `heap`: configuration of the C library's heap
+//! - `tuning`: file with the fastest launch configurations of GPU kernels
+//! - `signals`: handling of SIGINT, SIGTERM, SIGHUP and SIGXFSZ
+//! - `ending`: limits on the time in which a flowgraph starts and ends
+//! - `failure`: failure of a command, with its exit code
+//!
+//! Stdout carries results only; progress, logs and errors go to stderr.
+
+mod assignment;
+mod chosen;
+mod client;
+mod commands;
+mod deploy;
+#[cfg(feature = "tui")]
+mod drawing;
+mod ending;
+mod estimates;
+mod examples;
+mod failure;
+mod flowgraph;
+mod heap;
+mod kernel_directory;
+#[cfg_attr(not(feature = "manual"), path = "manual/absent.rs")]
+mod manual;
+mod parts;
+mod prose;
+mod reload;
+mod replicas;
+mod runs;
+mod serve;
+mod shadows;
+mod signals;
+mod state;
+mod table;
+mod terminal;
+mod tuning;
+mod units;
+
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser};
+use commands::Command;
+use fxgraph::Registry;
+use std::process::ExitCode;
+use terminal::{Color, Terminal};
+
+/// Program version and the commit of the build.
+const BUILD: &str = concat!("fxgraph ", env!("CARGO_PKG_VERSION"), " ", env!("FXGRAPH_COMMIT"));
+
+/// Signal chains of radio telescopes as graphs of blocks.
+#[derive(Debug, Parser)]
+#[command(name = "fxgraph", version, max_term_width = 100, after_help = AFTER_HELP)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+
+    /// When to use colours; `auto` means on a terminal unless `NO_COLOR` is set
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    color: Color,
+
+    /// Log filter for stderr: a level like `debug`, or `fxgraph_blocks=trace`, separated by commas
+    #[arg(long, global = true, default_value = "warn", value_name = "FILTER")]
+    log: String,
+}
+
+const AFTER_HELP: &str = "\
+Exit status: 0 success, 1 failure while running or failed test, 2 wrong usage,
+78 errors in the flowgraph (not started), 130 interrupted.";
+
+/// Returns all arguments and commands, from which clap derives parser, help and completions.
+fn command_line() -> clap::Command {
+    Arguments::command()
+}
+
+/// Runs the program with these kinds of blocks: parses the command line, executes the command and
+/// returns the exit status.
+#[must_use]
+pub fn main(kinds: Registry) -> ExitCode {
+    heap::configure();
+    let color = Color::before_parsing(std::env::args_os());
+    let choice = match color {
+        Color::Auto => ColorChoice::Auto,
+        Color::Always => ColorChoice::Always,
+        Color::Never => ColorChoice::Never,
+    };
+    let matches = command_line().color(choice).get_matches();
+    let arguments = match Arguments::from_arg_matches(&matches) {
+        Ok(arguments) => arguments,
+        Err(error) => error.exit(),
+    };
+    let mut terminal = Terminal::new(arguments.color);
+    let result = flowgraph::use_kinds(kinds)
+        .and_then(|()| terminal.start_logging(&arguments.log))
+        .and_then(|()| signals::report_file_size_limit())
+        .and_then(|()| arguments.command.execute(&mut terminal));
+    examples::remove();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(&terminal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn command_line_passes_claps_checks() {
+        super::command_line().debug_assert();
+    }
+}

@@ -1,0 +1,170 @@
+//! Checks across blocks: names, hosts, sockets, files, outputs, and live parameters of other blocks.
+
+use crate::language::expand::Instance;
+use crate::language::hosts::{self, Host, Hosts};
+use crate::plan::block::PlannedBlock;
+use crate::plan::flowgraph::Plan;
+use crate::text::document::doubled;
+use fxgraph_core::device::DeviceName;
+use fxgraph_core::diagnostic::{Diagnostic, codes, suggest};
+use fxgraph_core::tree::Key;
+use fxgraph_core::{Registry, Resources};
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+
+/// Reports blocks whose name in the file equals the full name of a block from a template or `replicate`.
+pub(crate) fn named_twice(instances: &[Instance<'_>], problems: &mut Vec<Diagnostic>) {
+    let mut seen = HashMap::new();
+    for block in instances {
+        if let Some(first) = seen.insert(&block.name, block.key) {
+            let key = Key { text: block.name.clone(), span: block.key };
+            problems.push(doubled("block", &key, first));
+        }
+    }
+}
+
+/// Reports blocks without a host, and blocks on a GPU that their host does not have.
+pub(crate) fn check_placement(
+    blocks: &[Instance<'_>],
+    classes: Option<&Hosts>,
+    problems: &mut Vec<Diagnostic>,
+) {
+    let Some(classes) = classes else { return };
+    // The host of such a block may be wrong, which is already reported.
+    let is_reported = problems.iter().any(|problem| problem.code == codes::HOSTS);
+    for block in blocks {
+        let Some(host) = block.host else {
+            if !is_reported {
+                let message = "a flowgraph with `hosts` needs a `host` for every block";
+                let mut problem = hosts::wrong(block.key, message)
+                    .label("without `host`")
+                    .note(classes.span, "the hosts are defined here")
+                    .help(format!("add `host: {}`", Host { class: 0, index: 0 }.example(classes)));
+                problem.blocks.push(block.name.clone());
+                problems.push(problem);
+            }
+            continue;
+        };
+        let class = &classes.classes[host.class];
+        if let (DeviceName::Cuda(number), Some(gpus)) = (block.placement.device, class.gpus)
+            && number >= gpus
+        {
+            let message = format!(
+                "`{}` has {gpus} GPUs, `{}` needs `{}`",
+                class.name, block.name, block.placement.device
+            );
+            let span = block.placement.chosen.unwrap_or(block.key);
+            let mut problem = hosts::wrong(span, message)
+                .label("no such GPU there")
+                .note(class.span, "the class is defined here");
+            problem.blocks.push(block.name.clone());
+            problems.push(problem);
+        }
+    }
+}
+
+/// Reports sockets and files that two blocks use.
+pub(crate) fn claimed_twice(
+    planned: &[Option<PlannedBlock>],
+    instances: &[Instance<'_>],
+    problems: &mut Vec<Diagnostic>,
+) {
+    let mut seen: HashMap<(&str, String), usize> = HashMap::new();
+    for (index, block) in planned.iter().enumerate() {
+        let Some(Resources { binds, writes, .. }) = block.as_ref().map(|block| &block.resources)
+        else {
+            continue;
+        };
+        let sockets = binds.iter().map(|socket| ("binds", socket.clone()));
+        let files = writes.iter().map(|path| ("writes", plain(path).display().to_string()));
+        for (verb, name) in sockets.chain(files) {
+            let Some(first) = seen.get(&(verb, name.clone())) else {
+                seen.insert((verb, name), index);
+                continue;
+            };
+            let (one, two) = (&instances[*first], &instances[index]);
+            let (code, both, help) = match verb {
+                "binds" => (codes::BOUND_TWICE, "bind", "give each its own port or address"),
+                _ => (codes::WRITTEN_TWICE, "write", "give each its own path"),
+            };
+            let message = if *first == index {
+                format!("`{}` {verb} {name} twice", two.name)
+            } else {
+                format!("`{}` and `{}` both {both} {name}", one.name, two.name)
+            };
+            let mut problem = Diagnostic::error(code, two.key, message)
+                .label(format!("{verb} it again"))
+                .help(help);
+            if one.key != two.key {
+                problem = problem.note(one.key, format!("{verb} it first"));
+            }
+            problems.push(problem);
+        }
+    }
+}
+
+/// `path` without `.` and empty components: `./out//a` is `out/a`.
+fn plain(path: &Path) -> PathBuf {
+    path.components().filter(|step| *step != Component::CurDir).collect()
+}
+
+pub(crate) fn unread(plan: &Plan, problems: &mut Vec<Diagnostic>) {
+    let mut is_read: Vec<Vec<bool>> =
+        plan.blocks.iter().map(|block| vec![false; block.ports.outputs.len()]).collect();
+    for (source, port) in plan.blocks.iter().flat_map(|block| &block.inputs) {
+        is_read[*source][*port] = true;
+    }
+    for (block, is_read) in plan.blocks.iter().zip(is_read) {
+        for (port, _) in is_read.iter().enumerate().filter(|(_, is_read)| !**is_read) {
+            let message = format!(
+                "output `{}` of `{}` is not connected",
+                block.output_names[port], block.kind
+            );
+            let mut problem = Diagnostic::warning(codes::UNREAD_OUTPUT, block.span, message)
+                .label("its data is discarded")
+                .help("connect it to a `null_sink` if this is intended");
+            problem.blocks.push(block.name.clone());
+            problems.push(problem);
+        }
+    }
+}
+
+/// Reports live parameters of other blocks that a block would change and that do not exist.
+pub(crate) fn unknown_targets(
+    planned: &[Option<PlannedBlock>],
+    instances: &[Instance<'_>],
+    registry: &Registry,
+    problems: &mut Vec<Diagnostic>,
+) {
+    for (block, instance) in planned.iter().zip(instances) {
+        for target in block.iter().flat_map(|block| &block.resources.updates) {
+            let given = instance.parameters.as_ref();
+            let named_at = |path: &str| given.and_then(|node| node.at(path));
+            let whole = target.named_by.split('.').next().unwrap_or_default();
+            let node = named_at(&target.named_by).or_else(|| named_at(whole));
+            let span = node.map_or(instance.key, |node| node.span);
+            let Some(found) = instances.iter().find(|other| other.name == target.block) else {
+                let known: Vec<&str> = instances.iter().map(|other| other.name.as_str()).collect();
+                let message = format!("there is no block `{}`", target.block);
+                problems.push(
+                    Diagnostic::error(codes::UNKNOWN_BLOCK, span, message)
+                        .label("no such block")
+                        .maybe_help(suggest(&target.block, "block", &known)),
+                );
+                continue;
+            };
+            let kind = registry.get(found.kind.name);
+            if kind.is_none_or(|kind| !kind.live.contains(&target.parameter)) {
+                let message = format!(
+                    "`{}` of kind `{}` has no live parameter `{}`",
+                    target.block, found.kind.name, target.parameter
+                );
+                problems.push(
+                    Diagnostic::error(codes::NOT_LIVE, span, message)
+                        .label("cannot be changed while it runs")
+                        .note(found.key, "the block is defined here"),
+                );
+            }
+        }
+    }
+}
