@@ -25,6 +25,8 @@ RATE, CHANNELS, HEAPS_PER_DUMP, ANTENNAS = 428_000, 64, 16, 4
 DUMP_SAMPLES = HEAPS_PER_DUMP * 256 * 2 * CHANNELS
 # Bytes of the file system of each X-engine's files: far more than the run needs.
 DISK_MIB = 64
+# Seconds for which the condition of the slowest rule has to hold, and some.
+ALERT_DELAY = 75
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 
@@ -382,10 +384,20 @@ class Soak:
         for process in self.processes.values():
             for when, status in process.exits:
                 if when < self.end:
-                    print(f"  {process.name}: exit status {status} at {when - self.sync:.1f} s: {self.cause(when - self.sync, when - self.sync)}")
-        print("\nalerts")
+                    cause = self.cause(when - self.sync, when - self.sync)
+                    print(f"  {process.name}: exit status {status} at {when - self.sync:.1f} s: {cause}")
+                    faults += cause not in ("f_engine_killed", "x_engine_killed", "digitiser_restarted", "disk_full")
+        print("\nalerts of each disturbance")
+        causes = {}
         for (name, where, rest, since), (first, final) in sorted(self.alerts.items(), key=lambda item: item[1]):
-            print(f"  {first - self.sync:9.1f} .. {final - self.sync:9.1f} s  {name} {where} {dict(rest)}")
+            # An alert fires after its condition held for some time.
+            cause = self.cause(first - self.sync - ALERT_DELAY, first - self.sync)
+            faults += cause is None
+            causes.setdefault(cause, []).append((first, final, name, where, dict(rest)))
+        for cause, alerts in causes.items():
+            print(f"  {cause}: {len(alerts)}")
+            for first, final, name, where, rest in alerts:
+                print(f"    {first - self.sync:9.1f} .. {final - self.sync:9.1f} s  {name} {where} {rest}")
         return faults
 
     def cause(self, begin, end):
