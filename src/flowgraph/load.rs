@@ -220,7 +220,7 @@ fn plan(
         config_hash: String::new(),
         text: FlowgraphText::default(),
         printed: Arc::default(),
-        head: OnceLock::new(),
+        outline: OnceLock::new(),
         written: None,
         directory: PathBuf::new(),
         output_directory: PathBuf::new(),

@@ -288,7 +288,7 @@ impl Plan {
         let help = "give parameters with which both blocks have the same output type";
         problems.extend(other_outputs(old, &new, span, help));
         problems.extend(claimed_twice(self.blocks.iter(), &new, span));
-        let mut plan = self.clone();
+        let mut plan = Self { outline: OnceLock::new(), ..self.clone() };
         // Names in files have no spaces, so this name is free.
         let mut new = new;
         (new.name, new.shadow) = (format!("{} (b)", old.name), None);
@@ -303,8 +303,8 @@ impl Plan {
     #[must_use]
     pub fn with_head_of(&self, other: &Self) -> Self {
         let (doc, parameters) = (other.doc.clone(), Arc::clone(&other.parameters));
-        let (written, head) = (other.written.clone(), OnceLock::new());
-        let mut plan = Self { doc, parameters, head, written, ..self.clone() };
+        let (written, outline) = (other.written.clone(), OnceLock::new());
+        let mut plan = Self { doc, parameters, outline, written, ..self.clone() };
         let by_name = other.by_name();
         for block in &mut plan.blocks {
             let new = by_name.get(&*block.name).map(|index| &other.blocks[*index].when_full);

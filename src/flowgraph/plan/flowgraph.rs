@@ -6,7 +6,7 @@ use crate::plan::block::PlannedBlock;
 use crate::plan::build_progress::BuildProgress;
 use fxgraph_core::access::FileAccess;
 use fxgraph_core::diagnostic::{Diagnostic, codes, suggest};
-use fxgraph_core::flowgraph_texts::{FlowgraphText, FlowgraphTexts};
+use fxgraph_core::flowgraph_texts::{FlowgraphText, FlowgraphTexts, TextPart};
 use fxgraph_core::live_updates::LiveUpdates;
 use fxgraph_core::overload::Overloads;
 use fxgraph_core::recorders::Recorders;
@@ -59,7 +59,7 @@ pub struct Plan {
     /// `text` as YAML, once it was read.
     pub(crate) printed: Arc<OnceLock<String>>,
     /// The expanded flowgraph without its blocks, once it was printed.
-    pub(crate) head: OnceLock<Arc<str>>,
+    pub(crate) outline: OnceLock<Outline>,
     pub(crate) written: Option<Written>,
     /// Directory of its file; empty for the working directory.
     pub directory: PathBuf,
@@ -92,6 +92,13 @@ pub struct Plan {
 pub(crate) fn config_id(config_hash: &str) -> u64 {
     let start = config_hash.get(..16).unwrap_or_default();
     u64::from_str_radix(start, 16).unwrap_or_default()
+}
+
+/// Text of a plan without its blocks: the head and the edges, which live updates and swaps of blocks do not change.
+#[derive(Clone, Debug)]
+pub(crate) struct Outline {
+    pub part: TextPart,
+    pub hashes: [[u8; 32]; 2],
 }
 
 impl Plan {

@@ -7,7 +7,7 @@ use crate::language::scope::plainly;
 use crate::language::thread::Thread;
 use crate::plan::block::{Identity, Planned, PlannedBlock};
 use crate::plan::block_parameters::Printed;
-use crate::plan::flowgraph::{ParameterInfo, Plan};
+use crate::plan::flowgraph::{Outline, ParameterInfo, Plan};
 use crate::text::json::{Limits, json};
 use fxgraph_core::flowgraph_texts::{FlowgraphText, TextPart};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -39,6 +39,26 @@ impl Identity {
     }
 }
 
+impl Outline {
+    fn new(plan: &Plan) -> Self {
+        // Copies between devices follow from the devices of the blocks.
+        let mut numbers = vec![0; plan.blocks.len()];
+        let indices = (0..plan.blocks.len()).filter(|index| !plan.blocks[*index].is_transfer());
+        indices.zip(0..).for_each(|(index, number)| numbers[index] = number);
+        let mut edges = String::new();
+        for block in plan.blocks.iter().filter(|block| !block.is_transfer()) {
+            for input in 0..block.inputs.len() {
+                let (source, port) = plan.source(block, input);
+                let _ = write!(edges, "{} {port},", numbers[source]);
+            }
+            edges.push('\n');
+        }
+        let texts = [head(plan).to_string(), edges];
+        let hashes = texts.each_ref().map(|text| Sha256::digest(text.as_bytes()).into());
+        Self { part: texts.map(Arc::from).into(), hashes }
+    }
+}
+
 impl Plan {
     /// Computes the identity of this plan after a change.
     pub(crate) fn identify(&mut self) {
@@ -56,29 +76,11 @@ impl Plan {
     }
 
     fn text_with(&self, identity: impl Fn(&PlannedBlock) -> Identity) -> FlowgraphText {
-        let written = || self.blocks.iter().filter(|block| !block.is_transfer());
-        // Copies between devices follow from the devices of the blocks.
-        let mut numbers = vec![0; self.blocks.len()];
-        let indices = (0..self.blocks.len()).filter(|index| !self.blocks[*index].is_transfer());
-        indices.zip(0..).for_each(|(index, number)| numbers[index] = number);
-        let mut edges = String::new();
-        for block in written() {
-            for input in 0..block.inputs.len() {
-                let (source, port) = self.source(block, input);
-                let _ = write!(edges, "{} {port},", numbers[source]);
-            }
-            edges.push('\n');
-        }
-        let known = self.text.parts().first().filter(|known| *known[1] == *edges);
-        let head = self.head.get_or_init(|| head(self).to_string().into());
-        let first = match known.filter(|known| Arc::ptr_eq(&known[0], head)) {
-            Some(known) => Arc::clone(known),
-            None => Arc::from([Arc::clone(head), edges.into()]),
-        };
-        let mut hash = Sha256::new();
-        first.iter().for_each(|text| hash.update(Sha256::digest(text.as_bytes())));
-        let mut parts = vec![first];
-        for Identity { hash: of_block, text } in written().map(identity) {
+        let outline = self.outline.get_or_init(|| Outline::new(self));
+        let mut hash = Sha256::new_with_prefix(outline.hashes.as_flattened());
+        let mut parts = vec![Arc::clone(&outline.part)];
+        let written = self.blocks.iter().filter(|block| !block.is_transfer());
+        for Identity { hash: of_block, text } in written.map(identity) {
             hash.update(of_block);
             parts.push(text);
         }
