@@ -24,15 +24,19 @@ pub(crate) struct Limits {
     values: usize,
 }
 
+/// Bytes of a text that may have [`MAX_NODES`] values.
+const BYTES_OF_VALUES: usize = 1 << 20;
+
 impl Limits {
     /// Limits of a file.
     pub const FILE: Self = Self { bytes: MAX_BYTES, values: MAX_NODES };
     /// For texts that the program has written.
     pub const NONE: Self = Self { bytes: usize::MAX, values: usize::MAX };
 
-    /// Limits of a text of `bytes` bytes, with as many values per byte as a file.
+    /// Limits of a text of `bytes` bytes.
     pub fn of_bytes(bytes: usize) -> Self {
-        Self { bytes, values: MAX_NODES.max(bytes.div_ceil(MAX_BYTES).saturating_mul(MAX_NODES)) }
+        let values = bytes.div_ceil(BYTES_OF_VALUES).saturating_mul(MAX_NODES);
+        Self { bytes, values: MAX_NODES.max(values) }
     }
 }
 
@@ -341,7 +345,7 @@ mod tests {
         let deepest = format!("{}1{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
         assert!(json(0, &deepest, &Limits::FILE).is_ok());
         let many = format!("[{}1]", "1,".repeat(3 * MAX_NODES));
-        assert!(json(0, &many, &Limits::of_bytes(2 * MAX_BYTES)).is_err());
-        assert!(json(0, &many, &Limits::of_bytes(4 * MAX_BYTES)).is_ok());
+        assert!(json(0, &many, &Limits::of_bytes(2 * BYTES_OF_VALUES)).is_err());
+        assert!(json(0, &many, &Limits::of_bytes(4 * BYTES_OF_VALUES)).is_ok());
     }
 }

@@ -5,8 +5,9 @@ use fxgraph_core::tree::{Key, Node, Value};
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use std::collections::{HashMap, HashSet};
 
-/// Limit of the size of one file, in bytes.
-pub const MAX_BYTES: usize = 1 << 20;
+/// Limit of the size of one file, and of the text of its values with each alias written out, in bytes: arrays of gains of
+/// all antennas and channels are text in the flowgraphs of parts.
+pub const MAX_BYTES: usize = 16 << 20;
 /// Limit of the nesting of values. Recursive functions over the tree rely on it.
 pub(crate) const MAX_DEPTH: usize = 64;
 /// Limit of the values of one file; each use of an alias counts all its values.
@@ -21,26 +22,28 @@ struct Open {
     /// Keys seen so far, with the place of the first.
     seen: HashMap<String, Span>,
     count: usize,
+    bytes: usize,
     depth: usize,
 }
 
-/// A finished value with its number of values and its depth.
+/// A finished value with its number of values, the bytes of their text, and its depth.
 #[derive(Clone)]
 struct Done {
     node: Node,
     count: usize,
+    bytes: usize,
     depth: usize,
 }
 
 struct Builder<'a> {
     file: u32,
     text: &'a str,
-    /// Byte offset of each character: the parser counts characters.
-    offsets: Vec<u32>,
+    /// Byte offset of each character, because the parser counts characters; `None` if each has one byte.
+    offsets: Option<Vec<u32>>,
     open: Vec<Open>,
     anchors: HashMap<usize, Done>,
-    /// Number of values stored for anchors; nested anchors store their values again.
-    anchored: usize,
+    /// Number of values stored for anchors, and the bytes of their text; nested anchors store their values again.
+    anchored: (usize, usize),
     doubled: HashSet<Span>,
     root: Option<Done>,
     problems: Vec<Diagnostic>,
@@ -64,14 +67,14 @@ pub(crate) fn parse(file: u32, text: &str) -> Result<Node, Vec<Diagnostic>> {
             .help("remove it, and check that the file is complete and is a text file");
         return Err(vec![problem]);
     }
-    let offsets = text.char_indices().map(|(at, _)| at as u32).chain([text.len() as u32]);
+    let offsets = || text.char_indices().map(|(at, _)| at as u32).chain([text.len() as u32]);
     let mut builder = Builder {
         file,
         text,
-        offsets: offsets.collect(),
+        offsets: (!text.is_ascii()).then(|| offsets().collect()),
         open: Vec::new(),
         anchors: HashMap::new(),
-        anchored: 0,
+        anchored: (0, 0),
         doubled: HashSet::new(),
         root: None,
         problems: Vec::new(),
@@ -104,7 +107,10 @@ pub(crate) fn parse(file: u32, text: &str) -> Result<Node, Vec<Diagnostic>> {
 
 impl Builder<'_> {
     fn span(&self, start: usize, end: usize) -> Span {
-        let byte = |at: usize| self.offsets[at.min(self.offsets.len() - 1)];
+        let byte = |at: usize| match &self.offsets {
+            Some(offsets) => offsets[at.min(offsets.len() - 1)],
+            None => at.min(self.text.len()) as u32,
+        };
         Span { file: self.file, start: byte(start), end: byte(end).max(byte(start)) }
     }
 
@@ -128,11 +134,12 @@ impl Builder<'_> {
                 if tag.is_some() {
                     return Err(Box::new(tag_problem(span)));
                 }
+                let bytes = text.len();
                 let value = match style {
                     ScalarStyle::Plain => Value::from_plain(&text),
                     _ => Value::Text(text.into_owned()),
                 };
-                let done = Done { node: Node::new(value, span), count: 1, depth: 1 };
+                let done = Done { node: Node::new(value, span), count: 1, bytes, depth: 1 };
                 self.keep(anchor, &done)?;
                 self.add(done)
             }
@@ -184,14 +191,15 @@ impl Builder<'_> {
             return Err(Box::new(too_deep(span)));
         }
         let (key, seen) = (None, HashMap::new());
-        self.open.push(Open { value, start, anchor, key, seen, count: 1, depth: 1 });
+        self.open.push(Open { value, start, anchor, key, seen, count: 1, bytes: 0, depth: 1 });
         Ok(())
     }
 
     fn finish(&mut self, end: usize) -> Result<(), Box<Diagnostic>> {
         let Some(open) = self.open.pop() else { return Ok(()) };
         let span = self.trimmed(open.start, end);
-        let done = Done { node: Node::new(open.value, span), count: open.count, depth: open.depth };
+        let Open { value, count, bytes, depth, .. } = open;
+        let done = Done { node: Node::new(value, span), count, bytes, depth };
         self.keep(open.anchor, &done)?;
         self.add(done)
     }
@@ -201,20 +209,33 @@ impl Builder<'_> {
         if anchor == 0 {
             return Ok(());
         }
-        self.anchored += done.count;
-        if self.anchored > MAX_NODES {
-            return Err(Box::new(too_many(done.node.span, MAX_NODES)));
-        }
+        self.anchored.0 += done.count;
+        self.anchored.1 += done.bytes;
+        self.limit(self.anchored, done.node.span)?;
         self.anchors.insert(anchor, done.clone());
+        Ok(())
+    }
+
+    /// Limits the number of values and the bytes of their text, of which the last ones are at `span`.
+    fn limit(&self, (values, bytes): (usize, usize), span: Span) -> Result<(), Box<Diagnostic>> {
+        if values > MAX_NODES {
+            return Err(Box::new(too_many(span, MAX_NODES)));
+        }
+        if bytes > MAX_BYTES {
+            let message = format!(
+                "the values must have at most {MAX_BYTES} bytes of text with all aliases written out"
+            );
+            return Err(Box::new(Diagnostic::error(codes::LIMIT, span, message)));
+        }
         Ok(())
     }
 
     /// Adds a finished value to the open list or mapping.
     fn add(&mut self, done: Done) -> Result<(), Box<Diagnostic>> {
-        let total = done.count + self.open.iter().map(|open| open.count).sum::<usize>();
-        if total > MAX_NODES {
-            return Err(Box::new(too_many(done.node.span, MAX_NODES)));
-        }
+        let total = self.open.iter().fold((done.count, done.bytes), |(values, bytes), open| {
+            (values + open.count, bytes + open.bytes)
+        });
+        self.limit(total, done.node.span)?;
         if self.open.len() + done.depth > MAX_DEPTH + 1 {
             return Err(Box::new(too_deep(done.node.span)));
         }
@@ -223,6 +244,7 @@ impl Builder<'_> {
             return Ok(());
         };
         open.count += done.count;
+        open.bytes += done.bytes;
         open.depth = open.depth.max(done.depth + 1);
         match &mut open.value {
             Value::List(items) => items.push(done.node),
