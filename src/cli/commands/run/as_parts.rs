@@ -1,7 +1,7 @@
 //! `fxgraph run --as-parts`: each part of a flowgraph with hosts as a process of this machine.
 
 use super::child::Child;
-use super::reload_parts::{self, NotApplied};
+use super::reload_parts::{self, NotApplied, Server};
 use crate::client::with_help;
 use crate::commands::fleet::find;
 use crate::deploy::processes;
@@ -20,7 +20,7 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 /// Time for a part to build its blocks and open its sockets.
@@ -116,6 +116,7 @@ impl AsParts {
             from_parts,
             parts: Vec::new(),
             stopping: None,
+            reloading: None,
             seen: 0,
         };
         let plans: Vec<&PartPlan> = parts.iter().map(|host| &host.part).collect();
@@ -181,6 +182,9 @@ struct Stopping {
     looks: u32,
 }
 
+/// What was done with an edited file, with the parts as it has them.
+type Applied = Result<(String, Vec<HostPart>), NotApplied>;
+
 struct Run<'a> {
     options: &'a AsParts,
     target: &'a Target,
@@ -193,6 +197,8 @@ struct Run<'a> {
     from_parts: Receiver<(usize, String)>,
     parts: Vec<Child>,
     stopping: Option<Stopping>,
+    /// Result of the edited file, which a thread of its own applies to the parts: swaps may take as long as some frames.
+    reloading: Option<Receiver<Applied>>,
     /// Number of signals that were forwarded.
     seen: usize,
 }
@@ -281,9 +287,7 @@ impl Run<'_> {
             }
         }
         self.parts.iter_mut().for_each(Child::look);
-        if self.signals.take_reload() && self.stopping.is_none() {
-            self.reload();
-        }
+        self.look_at_reload();
         let signals = self.signals.look();
         if signals > self.seen {
             match self.stopping {
@@ -322,10 +326,36 @@ impl Run<'_> {
         }
     }
 
-    /// Applies the edited file to all parts, or says why no part has changed.
-    fn reload(&self) {
-        let (name, loopback) = (self.target.file.display(), Loopback { port: self.port });
-        match reload_parts::reload(self.target, loopback, &self.parts, self.terminal) {
+    /// Begins to apply an edited file after the one before, and shows the result.
+    fn look_at_reload(&mut self) {
+        match self.reloading.as_ref().map(Receiver::try_recv) {
+            Some(Err(TryRecvError::Empty)) => return,
+            Some(result) => {
+                self.reloading = None;
+                let lost = |_| NotApplied::from("the thread that applied it failed".to_owned());
+                self.show(result.unwrap_or_else(|error| Err(lost(error))));
+            }
+            None => {}
+        }
+        if !self.signals.take_reload() || self.stopping.is_some() {
+            return;
+        }
+        let loopback = Loopback { port: self.port };
+        match reload_parts::read(self.target, loopback, self.terminal) {
+            Ok(hosts) => {
+                let servers: Vec<Server> = self.parts.iter().map(Child::server).collect();
+                let (sender, result) = channel();
+                std::thread::spawn(move || sender.send(reload_parts::reload(hosts, &servers)));
+                self.reloading = Some(result);
+            }
+            Err(why) => self.show(Err(why.into())),
+        }
+    }
+
+    /// Shows that the edited file was applied to all parts, or why no part has changed.
+    fn show(&self, applied: Applied) {
+        let name = self.target.file.display();
+        match applied {
             Ok((text, parts)) => {
                 self.terminal.note(&format!("applied `{name}`: {text}"));
                 // Live values of a part belong to the values of its file.

@@ -1,5 +1,6 @@
 //! The process of one part.
 
+use super::reload_parts::Server;
 use crate::client::{Client, Connection};
 use crate::failure::{Failure, INTERRUPTED};
 use fxgraph::flowgraph::PartPlan;
@@ -152,9 +153,9 @@ impl Child {
         answer
     }
 
-    /// A client for requests that change its flowgraph, which may take as long as frames do.
-    pub fn client_for_changes(&self) -> Option<Result<Client, Failure>> {
-        self.url.as_ref().map(|url| Connection::to(url).client())
+    /// Its server, for requests that change its flowgraph, which may take as long as frames do.
+    pub fn server(&self) -> Server {
+        Server { name: self.part.name.clone(), url: self.url.clone() }
     }
 
     /// Why its server did not answer the last request, to be added to a text; empty if it did.

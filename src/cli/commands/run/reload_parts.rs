@@ -3,8 +3,7 @@
 //! Each part first says what the update would do. If only live parameters differ, all parts take them at one timestamp;
 //! otherwise the parts are updated one after the other, and those that were go back if one fails.
 
-use super::child::Child;
-use crate::client::Client;
+use crate::client::{Client, Connection};
 use crate::failure::Failure;
 use crate::flowgraph::{self, Target};
 use crate::parts::{HostPart, parts};
@@ -23,9 +22,17 @@ const PARAMETERS: &str = "parameters.";
 /// Distance of the common timestamp from the newest samples, in seconds: more than the time for committing.
 const LEAD_SECONDS: f64 = 2.0;
 
+/// The server of a part; other threads than that of the part's process ask it.
+pub struct Server {
+    /// Name of the part.
+    pub name: String,
+    /// `None` if the part has no server yet.
+    pub url: Option<String>,
+}
+
 /// A part that the update changes.
 struct Changed<'a> {
-    child: &'a Child,
+    server: &'a Server,
     yaml: &'a str,
     update: UpdateInfo,
 }
@@ -43,30 +50,27 @@ impl From<String> for NotApplied {
     }
 }
 
-/// Applies the file of `target` to the parts `children`, which use the port of `loopback`; returns what was done, and the
-/// parts as the file has them.
+/// Applies `hosts`, the parts as the file has them, to the running parts; returns what was done, and `hosts`. It takes as
+/// long as the blocks need to be swapped.
 pub fn reload(
-    target: &Target,
-    loopback: Loopback,
-    children: &[Child],
-    terminal: &Terminal,
+    hosts: Vec<HostPart>,
+    servers: &[Server],
 ) -> Result<(String, Vec<HostPart>), NotApplied> {
-    let hosts = read(target, loopback, terminal)?;
-    let same_names = hosts.len() == children.len();
+    let same_names = hosts.len() == servers.len();
     let pairs = hosts.iter().map(|host| {
-        let child = children.iter().find(|child| child.name() == host.part.name)?;
-        Some((child, host))
+        let server = servers.iter().find(|server| server.name == host.part.name)?;
+        Some((server, host))
     });
     let pairs: Option<Vec<_>> = pairs.collect();
     let pairs = pairs
         .filter(|_| same_names)
         .ok_or_else(|| "the hosts differ, which needs a restart".to_owned())?;
     let (mut changed, mut rejected) = (Vec::new(), Vec::new());
-    for (child, host) in pairs {
-        match dry_run(child, &host.part.yaml) {
+    for (server, host) in pairs {
+        match dry_run(server, &host.part.yaml) {
             Ok(update) if update.blocks.iter().all(|block| block.way == "nothing") => {}
-            Ok(update) => changed.push(Changed { child, yaml: &host.part.yaml, update }),
-            Err(why) => rejected.push(format!("part `{}`: {why}", child.name())),
+            Ok(update) => changed.push(Changed { server, yaml: &host.part.yaml, update }),
+            Err(why) => rejected.push(of_part(server, &why)),
         }
     }
     if !rejected.is_empty() {
@@ -75,8 +79,7 @@ pub fn reload(
     if changed.is_empty() {
         return Ok(("no block differs".to_owned(), hosts));
     }
-    let names: Vec<String> =
-        changed.iter().map(|part| format!("`{}`", part.child.name())).collect();
+    let names: Vec<String> = changed.iter().map(|part| format!("`{}`", part.server.name)).collect();
     let names = names.join(", ");
     let mut ways = changed.iter().flat_map(|part| &part.update.blocks).map(|block| &*block.way);
     if ways.all(is_live)
@@ -93,8 +96,12 @@ fn is_live(way: &str) -> bool {
     ["nothing", "live_update"].contains(&way)
 }
 
-/// Reads the parts of the file.
-fn read(target: &Target, loopback: Loopback, terminal: &Terminal) -> Result<Vec<HostPart>, String> {
+/// Reads the parts of the file of `target`, which use the port of `loopback`.
+pub fn read(
+    target: &Target,
+    loopback: Loopback,
+    terminal: &Terminal,
+) -> Result<Vec<HostPart>, String> {
     check_file(target).map_err(|failure| failure.first_line())?;
     let loaded = flowgraph::load_here(&target.file, &target.set, Severity::Error);
     let style = flowgraph::style(terminal);
@@ -109,15 +116,16 @@ fn read(target: &Target, loopback: Loopback, terminal: &Terminal) -> Result<Vec<
 }
 
 /// Asks the server of a part.
-fn ask<T>(child: &Child, ask: impl FnOnce(&Client) -> Result<T, Failure>) -> Result<T, String> {
-    let client = child.client_for_changes().ok_or("it has no server")?;
+fn ask<T>(server: &Server, ask: impl FnOnce(&Client) -> Result<T, Failure>) -> Result<T, String> {
+    let url = server.url.as_ref().ok_or("it has no server")?;
+    let client = Connection::to(url).client();
     client.and_then(|client| ask(&client)).map_err(|failure| failure.first_line())
 }
 
 /// Changes of a part by the flowgraph `yaml`, without making them; the error says why it cannot be applied.
-fn dry_run(child: &Child, yaml: &str) -> Result<UpdateInfo, String> {
+fn dry_run(server: &Server, yaml: &str) -> Result<UpdateInfo, String> {
     let path = format!("{FLOWGRAPH}?dry_run=true");
-    let update: UpdateInfo = ask(child, |client| client.put_yaml(&path, yaml.to_owned()))?;
+    let update: UpdateInfo = ask(server, |client| client.put_yaml(&path, yaml.to_owned()))?;
     if update.restart_because.is_empty() {
         return Ok(update);
     }
@@ -138,17 +146,17 @@ fn values(update: &UpdateInfo) -> Value {
 
 /// Sets live parameters of the parts at one timestamp, which is returned; `None` if they have none in common.
 fn set_at_once(changed: &[Changed<'_>]) -> Result<Option<u64>, NotApplied> {
-    let mut prepared: Vec<(&Child, PreparedUpdate)> = Vec::new();
+    let mut prepared: Vec<(&Server, PreparedUpdate)> = Vec::new();
     for part in changed {
         let values = values(&part.update);
-        let update = ask(part.child, |client| {
+        let update = ask(part.server, |client| {
             client.send::<PreparedUpdate>(Method::POST, "/api/v1/updates", Some(&values))
         });
         match update {
-            Ok(update) => prepared.push((part.child, update)),
+            Ok(update) => prepared.push((part.server, update)),
             Err(why) => {
                 undo(&prepared);
-                return Err(of_part(part.child, &why).into());
+                return Err(of_part(part.server, &why).into());
             }
         }
     }
@@ -156,21 +164,21 @@ fn set_at_once(changed: &[Changed<'_>]) -> Result<Option<u64>, NotApplied> {
         undo(&prepared);
         return Ok(None);
     };
-    for (index, (child, update)) in prepared.iter().enumerate() {
+    for (index, (server, update)) in prepared.iter().enumerate() {
         let path = format!("/api/v1/updates/{}/commit?at={at}", update.id);
-        let made = ask(child, |client| client.send::<LiveUpdate>(Method::POST, &path, None));
+        let made = ask(server, |client| client.send::<LiveUpdate>(Method::POST, &path, None));
         if let Err(why) = made {
             undo(&prepared[index + 1..]);
             // Without an answer, this part may have taken the values, too.
             let left = undo(&prepared[..=index]);
-            return Err(NotApplied { why: of_part(child, &why), left });
+            return Err(NotApplied { why: of_part(server, &why), left });
         }
     }
     Ok(Some(at))
 }
 
 /// A timestamp that no part has reached; `None` if the parts count differently, or have no data yet.
-fn common_timestamp(prepared: &[(&Child, PreparedUpdate)]) -> Option<u64> {
+fn common_timestamp(prepared: &[(&Server, PreparedUpdate)]) -> Option<u64> {
     let clock =
         |update: &PreparedUpdate| Some((update.adc_sample_rate_hz?, update.sync_time.clone()?));
     let (_, first) = prepared.first()?;
@@ -185,42 +193,42 @@ fn common_timestamp(prepared: &[(&Child, PreparedUpdate)]) -> Option<u64> {
 
 /// Cancels prepared updates, and takes those back that were committed; returns the failures. A prepared update that
 /// cannot be cancelled ends by itself.
-fn undo(prepared: &[(&Child, PreparedUpdate)]) -> Vec<String> {
-    let undone = prepared.iter().map(|(child, update)| {
+fn undo(prepared: &[(&Server, PreparedUpdate)]) -> Vec<String> {
+    let undone = prepared.iter().map(|(server, update)| {
         let path = format!("/api/v1/updates/{}", update.id);
-        let undone = ask(child, |client| client.send::<Value>(Method::DELETE, &path, None));
-        undone.map_err(|why| of_part(child, &why))
+        let undone = ask(server, |client| client.send::<Value>(Method::DELETE, &path, None));
+        undone.map_err(|why| of_part(server, &why))
     });
     undone.filter_map(Result::err).collect()
 }
 
-fn of_part(child: &Child, why: &str) -> String {
-    format!("part `{}`: {why}", child.name())
+fn of_part(server: &Server, why: &str) -> String {
+    format!("part `{}`: {why}", server.name)
 }
 
 /// Updates the parts one after the other; if one fails, all get their flowgraphs back.
 fn apply(changed: &[Changed<'_>]) -> Result<(), NotApplied> {
-    let mut before: Vec<(&Child, String)> = Vec::new();
-    for Changed { child, yaml, .. } in changed {
-        let was = ask(child, |client| client.get::<FlowgraphPage>(FLOWGRAPH));
+    let mut before: Vec<(&Server, String)> = Vec::new();
+    for Changed { server, yaml, .. } in changed {
+        let was = ask(server, |client| client.get::<FlowgraphPage>(FLOWGRAPH));
         let made = was.and_then(|was| {
             // Without an answer, this part may have been updated, too.
-            before.push((child, was.resolved_yaml));
-            replace(child, (*yaml).to_owned())
+            before.push((server, was.resolved_yaml));
+            replace(server, (*yaml).to_owned())
         });
         if let Err(why) = made {
             let back = before
                 .into_iter()
                 .rev()
-                .map(|(child, yaml)| replace(child, yaml).map_err(|why| of_part(child, &why)));
+                .map(|(server, yaml)| replace(server, yaml).map_err(|why| of_part(server, &why)));
             let left = back.filter_map(Result::err).collect();
-            return Err(NotApplied { why: of_part(child, &why), left });
+            return Err(NotApplied { why: of_part(server, &why), left });
         }
     }
     Ok(())
 }
 
 /// Replaces the flowgraph of a part, and waits for the result.
-fn replace(child: &Child, yaml: String) -> Result<(), String> {
-    ask(child, |client| client.replace_flowgraph(FLOWGRAPH, yaml).map(drop))
+fn replace(server: &Server, yaml: String) -> Result<(), String> {
+    ask(server, |client| client.replace_flowgraph(FLOWGRAPH, yaml).map(drop))
 }
