@@ -14,7 +14,7 @@ use axum::response::sse::Event;
 use futures_util::stream::{self, Stream};
 use fxgraph::control::{Tap, TapError, TapFrame, TapOptions, Tapped};
 use fxgraph::runtime::Unanswered;
-use fxgraph::{Control, PortType};
+use fxgraph::{Clock, Control, PortType};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -218,7 +218,15 @@ impl Watch {
         made: impl Fn(&PortType, TapFrame) -> T + Clone + Send + 'static,
     ) -> Result<(T, Room), Problem> {
         let output = self.tap.output().to_owned();
-        let limit = self.frame_limit();
+        let clock = &self.tap.port().clock;
+        let Some(limit) = frame_limit(clock) else {
+            let (seconds, most) = (1.0 / clock.frames_per_second(), LONGEST_WAIT.as_secs());
+            let detail = format!(
+                "a frame of `{output}` takes {seconds:.0} s, and a request may wait {most} s"
+            );
+            return Err(Problem::new(StatusCode::CONFLICT, detail)
+                .help("follow the output with its `stream`, which has no time limit"));
+        };
         match timeout(limit, self.next(made)).await {
             Ok(Ok(Some((made, watch)))) => Ok((made, watch.room)),
             Ok(Ok(None)) => {
@@ -232,14 +240,6 @@ impl Watch {
                     .help("see `/api/v1/flowgraph` for the state of the blocks and the data rates"))
             }
         }
-    }
-
-    /// Time limit for a frame: a frame that has just gone by is followed by one a frame interval later.
-    fn frame_limit(&self) -> Duration {
-        let clock = &self.tap.port().clock;
-        let seconds = 2.0 / clock.frames_per_second();
-        let frames = Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT);
-        frames.clamp(LIMIT, LONGEST_WAIT)
     }
 
     /// Applies `made` to every frame and returns the results as server-sent events `name`, until the output ends. An
@@ -269,6 +269,14 @@ impl Watch {
     }
 }
 
+/// Time limit for a frame: one that has just gone by is followed by one a frame interval later. `None` if that may be later
+/// than the end of the request.
+fn frame_limit(clock: &Clock) -> Option<Duration> {
+    let period = 1.0 / clock.frames_per_second();
+    let frames = Duration::try_from_secs_f64(2.0 * period).unwrap_or(Duration::MAX);
+    (period < LONGEST_WAIT.as_secs_f64()).then(|| frames.clamp(LIMIT, LONGEST_WAIT))
+}
+
 /// Event of one of several streams, with the index of the stream.
 #[derive(Serialize)]
 struct Indexed<T> {
@@ -287,6 +295,16 @@ fn over<E>(_: E) -> Problem {
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
+
+    #[test]
+    fn time_limit_of_a_frame_follows_its_length() {
+        let limit = |seconds: u64| frame_limit(&Clock::new(1e6, 1_000_000 * seconds));
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(limit(1), seconds(20));
+        assert_eq!(limit(33), seconds(66));
+        assert_eq!(limit(79), seconds(80));
+        assert_eq!(limit(3600), None);
+    }
 
     #[test]
     fn snapshots_get_places_despite_a_client_with_many_requests() {
