@@ -189,7 +189,12 @@ fn pair(
 type Parts = (std::process::Child, BufReader<std::process::ChildStderr>, Vec<String>, String);
 
 fn pair_with(directory: &Path, arguments: &[&str]) -> Parts {
-    fs::write(directory.join("pair.yaml"), PAIR.replace("FAIL", "")).unwrap();
+    parts_of(directory, &PAIR.replace("FAIL", ""), arguments)
+}
+
+/// Starts the two parts of `flowgraph`, which is written to `pair.yaml`.
+fn parts_of(directory: &Path, flowgraph: &str, arguments: &[&str]) -> Parts {
+    fs::write(directory.join("pair.yaml"), flowgraph).unwrap();
     // `nohup`, with which the tests may run, makes programs ignore SIGHUP.
     let mut program = Command::new("env")
         .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_fxgraph")])
@@ -280,6 +285,34 @@ fn hangup_applies_the_edited_file_to_all_parts_or_to_none() {
     program.wait().unwrap();
 }
 
+#[test]
+fn interrupt_does_not_wait_for_the_end_of_a_reload() {
+    // Frames of 6.4 s, of which a swap needs several.
+    let slow = "flowgraph: pair
+hosts: {a: {}, b: {}}
+blocks:
+  source:
+    kind: digitiser_simulator
+    host: a
+    parameters: {adc_sample_rate_hz: 1280, samples_per_frame: 8192, paced: true, signals: wgn(0.1)}
+  f: {kind: pfb, host: a, input: source.pol0, parameters: {channels: 16, taps: 4, spectra_per_frame: 256}}
+  end: {kind: null_sink, host: a, input: source.pol1}
+  sink: {kind: null_sink, host: a, input: f}
+  other: {kind: digitiser_simulator, host: b, parameters: {adc_sample_rate_hz: 1280, paced: true}}
+  others: {kind: null_sink, host: b, replicate: 2, input: \"other.pol${index}\"}
+";
+    let directory = tempfile::tempdir().unwrap();
+    let (mut program, mut stderr, ..) = parts_of(directory.path(), slow, &[]);
+    fs::write(directory.path().join("pair.yaml"), slow.replace("taps: 4", "taps: 8")).unwrap();
+    signal("-HUP", program.id());
+    std::thread::sleep(Duration::from_secs(2));
+    signal("-INT", program.id());
+    let said = until(&mut stderr, "stopping all parts");
+    assert!(!said.contains("pair.yaml"), "{said}");
+    program.kill().unwrap();
+    program.wait().unwrap();
+}
+
 fn signal(name: &str, process: u32) {
     let sent = Command::new("kill").args([name, &process.to_string()]).status().unwrap();
     assert!(sent.success());
@@ -318,6 +351,32 @@ fn parts_end_when_their_parent_is_killed() {
         assert!(began.elapsed() < Duration::from_mins(1), "a part lives on");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn gains_of_a_megabyte_in_a_file_reach_the_parts() {
+    let directory = tempfile::tempdir().unwrap();
+    let (channels, gain) = (131_072, [0.5_f32.to_le_bytes(), [0; 4]].concat());
+    let gains = [fxgraph::npy::header("<c8", &[1, channels], 0), gain.repeat(channels as usize)];
+    fs::write(directory.path().join("gains.npy"), gains.concat()).unwrap();
+    let spectra = "
+  f: {kind: pfb, host: a, input: source.pol1, parameters: {channels: 131072, spectra_per_frame: 1}}
+  t: {kind: fft, host: a, input: f}
+  p: {kind: postproc, host: a, input: t, parameters: {gains: {npy: gains.npy}}}
+  end: {kind: null_sink, host: a, input: p}
+";
+    let large = PAIR
+        .replace("FAIL", "")
+        .replace("\n  end: {kind: null_sink, host: a, input: source.pol1}\n", spectra);
+    assert!(large.contains("gains.npy"));
+    fs::write(directory.path().join("large.yaml"), large).unwrap();
+    let arguments = ["run", "large.yaml", "--as-parts", "-o", "parts", "--duration", "2s"];
+    let output = run(&arguments, directory.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let part = fs::read_to_string(directory.path().join("parts/a_0.yaml")).unwrap();
+    assert!(part.len() > 1 << 20, "{} bytes", part.len());
+    let output = run(&["validate", "parts/a_0.yaml"], directory.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -32,13 +32,16 @@ const MOST: u64 = 40;
 /// Frames after the end of the swap.
 const AFTER: u64 = 3;
 
-/// Behaviour of a candidate in the slot; before, it works as it should.
+/// Behaviour of a candidate: in the slot, or before it has taken the slot.
 #[derive(Clone, Copy, PartialEq)]
 enum Flaw {
     Works,
+    FailsBefore,
     Fails,
     /// Takes frames and makes none.
     Swallows,
+    /// Takes no frames.
+    Silent,
 }
 
 /// Behaviour of the caller.
@@ -58,6 +61,12 @@ struct Copying {
 impl Block for Copying {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let is_in_slot = thread::current().name().is_none_or(|name| !name.ends_with("candidate"));
+        if self.flaw == Flaw::FailsBefore && !is_in_slot && io.inputs[0].queued() > 0 {
+            return Err(BlockError::new("it fails beside the running block"));
+        }
+        if self.flaw == Flaw::Silent && is_in_slot {
+            return Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait });
+        }
         while io.inputs[0].queued() > 0 {
             let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
             if self.flaw == Flaw::Fails && is_in_slot {
@@ -130,7 +139,8 @@ fn drive(mut hosted: Hosted, run: &Run, cell: &Cell, task: &Task) {
     }
 }
 
-fn swap(candidate: Flaw, caller: Caller) {
+/// `call` is the time limit of a call: zero has passed whenever it is looked at, hours never pass.
+fn swap(candidate: Flaw, caller: Caller, may_hold_up: bool, call: Duration) {
     let (input, [writes, works], source) = edge(2);
     let (output, [_, reads], _) = edge(2);
     // The running block is also woken by readers of its output.
@@ -157,15 +167,8 @@ fn swap(candidate: Flaw, caller: Caller) {
     link.wait_started(Instant::now() + hours).expect("it starts");
     let moment = Undecided::new();
     let (tie, when) = (Tie(Arc::clone(&link)), moment.when().clone());
-    let candidate_part = NewCandidate {
-        link: tie,
-        tees,
-        kept,
-        when,
-        samples: vec![1],
-        call: hours,
-        may_hold_up: true,
-    };
+    let candidate_part =
+        NewCandidate { link: tie, tees, kept, when, samples: vec![1], call, may_hold_up };
     assert!(hosted.put_beside(candidate_part));
 
     let is_over = Arc::new(AtomicBool::new(false));
@@ -243,11 +246,14 @@ fn swap(candidate: Flaw, caller: Caller) {
 
 #[test]
 fn swap_of_any_candidate_under_any_interleaving() {
-    for candidate in [Flaw::Works, Flaw::Fails, Flaw::Swallows] {
+    let (never, always) = (Duration::from_hours(1), Duration::ZERO);
+    for candidate in [Flaw::Works, Flaw::FailsBefore, Flaw::Fails, Flaw::Swallows, Flaw::Silent] {
         for caller in [Caller::Waits, Caller::LeavesBefore, Caller::LeavesAfterTheDecision] {
-            let model = move || swap(candidate, caller);
-            shuttle::check_random(model, 1000);
-            shuttle::check_pct(model, 1000, 3);
+            for (may_hold_up, call) in [(true, never), (true, always), (false, never)] {
+                let model = move || swap(candidate, caller, may_hold_up, call);
+                shuttle::check_random(model, 500);
+                shuttle::check_pct(model, 500, 3);
+            }
         }
     }
 }

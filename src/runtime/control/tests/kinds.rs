@@ -44,10 +44,14 @@ fn port(len: usize) -> PortType {
 struct Ticks {
     /// Frame interval.
     period_microseconds: u64,
+    /// Samples of a frame.
+    #[param(default = 1)]
+    samples_per_frame: u64,
 }
 
 struct TicksBlock {
     period: Duration,
+    samples: u64,
     next: i64,
     due: Option<Instant>,
 }
@@ -56,11 +60,13 @@ impl KindSpec for Ticks {
     type Shape = ();
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, _| {
         let period = Duration::from_micros(block.parameters.period_microseconds);
-        Ok(Box::new(TicksBlock { period, next: 0, due: None }))
+        let samples = block.parameters.samples_per_frame;
+        Ok(Box::new(TicksBlock { period, samples, next: 0, due: None }))
     })];
 
     fn ports(&self, _: &[PortType]) -> Checked<()> {
-        Ok(((), vec![port(1)]))
+        let clock = Clock::new(1e6, self.samples_per_frame);
+        Ok(((), vec![PortType { clock, ..port(1) }]))
     }
 }
 
@@ -74,7 +80,7 @@ impl Block for TicksBlock {
             return Ok(Next::After(left));
         }
         let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        frame.header_mut().timestamp = self.next as u64;
+        frame.header_mut().timestamp = self.next as u64 * self.samples;
         frame.fill_validity(1);
         frame.as_mut_slice::<i64>().unwrap()[0] = self.next * self.next;
         io.outputs[0].push(frame);
@@ -186,8 +192,8 @@ impl KindSpec for Total {
         }),
     ];
 
-    fn ports(&self, _: &[PortType]) -> Checked<()> {
-        Ok(((), vec![port(self.width)]))
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
+        Ok(((), vec![PortType { clock: inputs[0].clock, ..port(self.width) }]))
     }
 }
 

@@ -242,6 +242,37 @@ fn finishing_limit_of_long_frames_is_eight_frames() {
     stop(&control, running);
 }
 
+/// Frames of 2.3 hours, as the clock of their port says; the run is not paced by it.
+#[test]
+fn frames_of_hours_are_swapped_and_rolled_back() {
+    let text = "flowgraph: g
+blocks:
+  s: {kind: ticks, parameters: {period_microseconds: 300, samples_per_frame: 8192000000}}
+  f: {kind: total, input: s, parameters: {frames: 4}}
+  o: {kind: collect, input: f, parameters: {into: hours}}
+";
+    let plan = load_text("g.yaml", text, &[], &registry()).result.ok().unwrap();
+    let options = Options { config_id: plan.config_id(), workers: 2 };
+    let prepared = Prepared::new(plan.build().unwrap()).unwrap();
+    let control = Control::new(plan, registry(), prepared.handle());
+    let running = prepared.start(options).unwrap();
+    flow(&control);
+    let change = |change: &str| control.change("f", change).ok().unwrap();
+    let hour = Duration::from_hours(1);
+    assert!(change("implementation: running").usual_limit() > 2 * hour);
+    assert!(change("implementation: running").finishing_limit() > 18 * hour);
+    swap(&control, "f", "implementation: running").unwrap();
+    let error = swap(&control, "f", "parameters: {flaw: frames}").unwrap_err();
+    assert!(matches!(&error, SwapError::NotSwapped(NotSwapped::RolledBack(_))), "{error}");
+    flow(&control);
+    assert_eq!(events(&control, EventKind::Swapped).len(), 1);
+    assert_eq!(events(&control, EventKind::RolledBack).len(), 1);
+    stop(&control, running);
+    let times: Vec<u64> = rows("hours").iter().map(|row| row.0).collect();
+    let expected: Vec<u64> = (0..times.len() as u64).map(|n| n * 8_192_000_000).collect();
+    assert_eq!(times, expected);
+}
+
 #[test]
 fn second_swap_waits_for_the_first() {
     let (control, running) = start("queued", 4);
