@@ -325,12 +325,17 @@ impl Beside {
             is_behind |= ahead >= AHEAD.min(kept.depth()) && output.writer.readers_have_room();
             is_ahead &= ahead == 0;
         }
-        // A new block that makes nothing holds the old one up, which does not lag by itself then.
-        if self.link.fault().is_some() || (hosted.tee_dropped() && is_ahead) {
+        // The old block lags by itself: it is no fallback any more for a new one that makes frames. From a new one that has
+        // made none it takes over nevertheless, with a gap in its frames.
+        let mut outputs = hosted.outputs.iter().zip(&check.outputs);
+        let makes =
+            outputs.all(|(output, (until, _))| output.writer.to_be_pushed() + WATCHED > *until);
+        if self.link.fault().is_some() || (hosted.tee_dropped() && is_ahead && makes) {
             self.link.decide(Verdict::Swapped);
             return Some("in place; the old block could not be kept as a fallback".to_owned());
         }
-        is_behind |= hosted.tee_dropped();
+        // A new block that makes nothing holds the old one up, which does not lag by itself then.
+        is_behind |= hosted.tee_dropped() && !is_ahead;
         let taken: u64 = hosted.inputs.iter().map(|input| input.reader.taken()).sum();
         let made: u64 = hosted.outputs.iter().map(|output| output.writer.to_be_pushed()).sum();
         // A block that waits for data or for room is not silent.
