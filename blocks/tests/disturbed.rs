@@ -9,7 +9,7 @@ use super::examples::{can_run, directory, text};
 use fxgraph::edge::Harness;
 use fxgraph::elements::value;
 use fxgraph::flowgraph::{Plan, load_in};
-use fxgraph::{AnyConfigured, DeviceName, Env, Next, PortType};
+use fxgraph::{AnyConfigured, DeviceName, Env, Next, PortType, TimeBase};
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -123,6 +123,18 @@ pub fn run(
     count: usize,
     env: &Env,
 ) -> Result<Streams, String> {
+    run_in_bases(configured, inputs, count, env, |_| TimeBase::default())
+}
+
+/// [`run`] over frames with the time base that `base_of` returns for their timestamps. A frame of an output with another
+/// base is an error.
+pub fn run_in_bases(
+    configured: &dyn AnyConfigured,
+    inputs: &Streams,
+    count: usize,
+    env: &Env,
+    base_of: impl Fn(u64) -> TimeBase,
+) -> Result<Streams, String> {
     let ports = configured.ports();
     let block = configured.build(env).map_err(|error| error.to_string())?;
     let mut harness = Harness::new(block, ports, DEPTH).unwrap();
@@ -133,7 +145,11 @@ pub fn run(
     loop {
         for (input, queue) in queues.iter_mut().enumerate() {
             while let Some(plain) = queue.peek() {
-                if !harness.send(input, |frame| plain.copy_to(frame)) {
+                let is_sent = harness.send(input, |frame| {
+                    plain.copy_to(frame);
+                    frame.header_mut().base = base_of(plain.timestamp);
+                });
+                if !is_sent {
                     break;
                 }
                 queue.next();
@@ -146,6 +162,10 @@ pub fn run(
         let next = Harness::block_on(harness.step()).map_err(|error| error.to_string())?;
         for (output, frames) in outputs.iter_mut().enumerate() {
             while let Some(frame) = harness.receive(output) {
+                let (timestamp, base) = (frame.header().timestamp, frame.header().base);
+                if base != base_of(timestamp) {
+                    return Err(format!("output {output} has the base {base:?} at {timestamp}"));
+                }
                 frames.push(Plain::of(&frame));
                 moved = Instant::now();
             }
@@ -184,7 +204,7 @@ fn inputs_of(plan: &Plan, block: usize, count: usize, directory: &Path) -> Resul
 
 /// Compares the complete units of `got` with those of the undisturbed stream. Returns their number in frames from
 /// `timestamp` on.
-fn compare(
+pub fn compare(
     port: &PortType,
     expected: &[Plain],
     got: &[Plain],

@@ -3,7 +3,7 @@
 use super::{Acquired, GnssAcquisition, VALUES};
 use crate::common::parallel::Threads;
 use crate::gnss::samples::Samples;
-use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Gauge, Io, Next};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Gauge, Io, Next, TimeBase};
 use fxgraph_dsp::gnss::acquisition::FrameSearch;
 
 /// Frequencies per call and thread.
@@ -15,6 +15,8 @@ pub(super) struct Acquisition {
     search: FrameSearch,
     every_frames: u64,
     frames: u64,
+    /// Time base of the last frame.
+    base: TimeBase,
     threads: Threads,
     /// Output of the frame being searched.
     output: Option<FrameMut>,
@@ -38,6 +40,7 @@ impl Acquisition {
             samples,
             every_frames: parameters.every_frames,
             frames: 0,
+            base: TimeBase::default(),
             threads,
             output: None,
             searches: env.counters.count("searches", "searches for a satellite"),
@@ -56,6 +59,11 @@ impl Acquisition {
     /// Starts a frame; returns the output at once if the frame is not searched.
     fn begin(&mut self, input: &Frame, mut output: FrameMut) -> Option<FrameMut> {
         let is_whole = input.header().validity.iter().all(|count| *count != 0);
+        let base = input.header().base;
+        if !base.is(&self.base) {
+            // The code phases in a new time base are others.
+            (self.base, self.frames) = (base, 0);
+        }
         let is_due = self.frames.is_multiple_of(self.every_frames);
         let header = output.header_mut();
         header.continue_from(input.header());

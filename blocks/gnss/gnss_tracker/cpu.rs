@@ -5,7 +5,7 @@ use super::report::Report;
 use super::{GnssTracker, VALUES};
 use crate::gnss::gnss_acquisition::{self, Acquired};
 use crate::gnss::samples::Samples;
-use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, TimeBase};
 use fxgraph_dsp::gnss::{Correlator, Planes};
 use fxgraph_dsp::simd::InstructionSet;
 
@@ -21,6 +21,8 @@ pub(super) struct Tracker {
     channels: Vec<Option<Channel>>,
     /// Timestamp of the frame that follows the last one.
     next: Option<u64>,
+    /// Time base of the last frame.
+    base: TimeBase,
     report: Report,
     begun: Counter,
     lost: Counter,
@@ -41,13 +43,14 @@ impl Tracker {
             channels: labels.iter().map(|_| None).collect(),
             report: Report::new(labels, samples.samples as f64 / samples.rate_hz, env),
             next: None,
+            base: TimeBase::default(),
             begun: env.counters.count(
                 "satellites_begun",
                 "satellites taken from the acquisition",
             ),
             lost: env.counters.count(
                 "satellites_lost",
-                "satellites dropped because of a weak signal, NaN samples, or a timestamp that goes back",
+                "satellites dropped because of a weak signal, NaN samples, a timestamp that goes back, or a new time base",
             ),
         }
     }
@@ -56,8 +59,9 @@ impl Tracker {
     fn track(&mut self, input: &Frame, acquired: Option<&Frame>, output: &mut FrameMut) {
         let start = input.header().timestamp;
         let samples = self.samples.samples as u64;
-        // Missing samples; after a timestamp that goes back, the phases are unknown.
-        let gap = start.checked_sub(self.next.unwrap_or(start));
+        // Missing samples; after a timestamp that goes back and in a new time base, the phases are unknown.
+        let base = std::mem::replace(&mut self.base, input.header().base);
+        let gap = start.checked_sub(self.next.unwrap_or(start)).filter(|_| base.is(&self.base));
         self.next = Some(start.saturating_add(self.samples.frame_ticks));
         let is_whole = input.header().validity.iter().all(|count| *count != 0);
         if is_whole {
