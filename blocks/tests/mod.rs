@@ -8,6 +8,7 @@ mod disturbed;
 mod examples;
 mod false_products;
 mod file_parameters;
+mod flagged_antennas;
 mod hostile_ports;
 mod live_updates;
 mod one_polarisation;

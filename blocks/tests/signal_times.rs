@@ -163,6 +163,46 @@ fn of_guppi(path: &Path) -> Series {
     }
 }
 
+/// A recording of complex samples of 32 bits.
+fn of_sigmf(path: &Path) -> Series {
+    let meta: sigmf::Meta = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    assert_eq!((&*meta.global.datatype, meta.captures.len()), ("cf32_le", 1));
+    let bytes = fs::read(path.with_extension("sigmf-data")).unwrap();
+    let square = |value: &[u8]| f64::from(f32::from_le_bytes(value.try_into().unwrap())).powi(2);
+    Series {
+        start: Time::from_iso(meta.captures[0].datetime.as_deref().unwrap()).unwrap(),
+        step_seconds: 1.0 / meta.global.sample_rate.unwrap(),
+        power: bytes.chunks_exact(8).map(|z| z.chunks_exact(4).map(square).sum()).collect(),
+        middle: 0.0,
+    }
+}
+
+/// Time of the first sample of a file at `rate_hz`.
+fn vdif_start(header: &vdif::Header, rate_hz: f64) -> Time {
+    let of_frame = f64::from(header.frame) * header.samples() as f64 / rate_hz;
+    vdif::epoch_time(header.epoch).plus_seconds(f64::from(header.seconds) + of_frame).unwrap()
+}
+
+/// A file of complex samples of 16 bits at `rate_hz`, in one thread.
+fn of_vdif(path: &Path, rate_hz: f64) -> Series {
+    let bytes = fs::read(path).unwrap();
+    let header = vdif::Header::parse(&bytes).unwrap();
+    assert_eq!((header.is_complex, header.bits), (true, 16));
+    let square = |code: &[u8]| {
+        let code = u16::from_le_bytes(code.try_into().unwrap());
+        (f64::from(code) - 32_768.0).powi(2)
+    };
+    let payloads = bytes
+        .chunks_exact(header.frame_bytes as usize)
+        .flat_map(|frame| frame[header.header_bytes() as usize..].chunks_exact(4));
+    Series {
+        start: vdif_start(&header, rate_hz),
+        step_seconds: 1.0 / rate_hz,
+        power: payloads.map(|z| z.chunks_exact(2).map(square).sum()).collect(),
+        middle: 0.0,
+    }
+}
+
 #[test]
 fn pulse_is_at_its_time_in_files_of_spectra_with_any_number_of_channels() {
     let directory = tempfile::tempdir().unwrap();
@@ -224,9 +264,15 @@ fn impulse_is_at_its_time_behind_chains_of_filters() {
         "d: {kind: detect, input: t, parameters: {products: intensity}}".to_owned(),
         format!("fil: {{kind: filterbank_sink, input: d, parameters: {{path: {}}}}}", name("c.fil")),
         format!("dada: {{kind: dada_sink, input: \"c[0]\", parameters: {{path: {}}}}}", name("c.dada")),
+        format!("meta: {{kind: sigmf_sink, input: \"c[0]\", parameters: {{path: {}}}}}", name("c.sigmf-meta")),
+        format!(
+            "vdif: {{kind: vdif_sink, input: \"c[0]\", parameters: {{path: {}, bits: 16, scale: 1}}}}",
+            name("c.vdif")
+        ),
         "r: {kind: resampler, input: \"c[0]\", parameters: {bandwidth_hz: 6.4e+4, stop_band_db: 40, \
          samples_per_frame: 1024}}"
             .to_owned(),
+        format!("rm: {{kind: sigmf_sink, input: r, parameters: {{path: {}}}}}", name("r.sigmf-meta")),
         format!("rd: {{kind: dada_sink, input: r, parameters: {{path: {}}}}}", name("r.dada")),
         "f: {kind: f_engine, inputs: [\"s[*]\"], parameters: {channels: 64, taps: 16, gains: 0.02}}".to_owned(),
         "y: {kind: synthesiser, input: f, parameters: {output: real}}".to_owned(),
@@ -237,7 +283,10 @@ fn impulse_is_at_its_time_behind_chains_of_filters() {
     for (name, series) in [
         ("ddc and pfb", of_filterbank(&at.join("c.fil"))),
         ("ddc", of_dada(&at.join("c.dada"))),
+        ("ddc, SigMF", of_sigmf(&at.join("c.sigmf-meta"))),
+        ("ddc, VDIF", of_vdif(&at.join("c.vdif"), RATE_HZ / 4.0)),
         ("ddc and resampler", of_dada(&at.join("r.dada"))),
+        ("ddc and resampler, SigMF", of_sigmf(&at.join("r.sigmf-meta"))),
         ("f_engine and synthesiser", of_dada(&at.join("y.dada"))),
     ] {
         let error = series.pulse_seconds(sync) - PULSE as f64 / RATE_HZ;
@@ -277,21 +326,22 @@ blocks:
     let expected = Time::from_iso("2017-01-01T00:00:00.508Z").unwrap();
     let at = |name: &str| directory.path().join(name);
     let meta: sigmf::Meta = serde_json::from_slice(&fs::read(at("l.sigmf-meta")).unwrap()).unwrap();
-    let bytes = fs::read(at("l.vdif")).unwrap();
-    let header = vdif::Header::parse(&bytes).unwrap();
-    let frames = 256_000.0 / header.samples() as f64;
-    let of_frame = f64::from(header.frame) / frames;
-    let second = vdif::epoch_time(header.epoch).plus_seconds(f64::from(header.seconds) + of_frame);
-    for (name, start, tolerance) in [
-        ("filterbank", of_filterbank(&at("l.fil")).start, 1e-6),
-        ("guppi", of_guppi(&at("l.raw")).start, 1e-9),
-        ("dada", of_dada(&at("l.dada")).start, 1e-9),
-        // The centre of 4 taps.
-        ("sigmf", Time::from_iso(meta.captures[0].datetime.as_deref().unwrap()).unwrap(), 1.6e-6),
-        // The first whole frame of the second.
-        ("vdif", second.unwrap(), 1.0 / frames),
+    let header = vdif::Header::parse(&fs::read(at("l.vdif")).unwrap()).unwrap();
+    for (name, start, after, tolerance) in [
+        ("filterbank", of_filterbank(&at("l.fil")).start, 0.0, 1e-6),
+        ("guppi", of_guppi(&at("l.raw")).start, 0.0, 1e-9),
+        ("dada", of_dada(&at("l.dada")).start, 0.0, 1e-9),
+        // The centre of 4 taps is 1.5 ADC samples after the first one; the file has nanoseconds.
+        (
+            "sigmf",
+            Time::from_iso(meta.captures[0].datetime.as_deref().unwrap()).unwrap(),
+            1.5 / 1.024e6,
+            1e-9,
+        ),
+        // Frames of 16000 samples, 8000 bytes: the first one that begins after 0.508 s is the tenth, at 0.5625 s.
+        ("vdif", vdif_start(&header, 2.56e5), 0.0545, 1e-9),
     ] {
-        let error = start.seconds_since(expected);
+        let error = start.seconds_since(expected) - after;
         assert!(error.abs() <= tolerance, "{name}: {start}, {error} s");
     }
 }

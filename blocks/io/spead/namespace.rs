@@ -1,6 +1,7 @@
 //! Hosts of tests: network namespaces with virtual interfaces.
 //!
-//! They need root and `ip`; without them a test is skipped with a reason on stderr.
+//! They need root and `ip`; without them a test is skipped with a reason on stderr. With `CI=true` a missing `ip` is a failure;
+//! a user without root may run `.ci/run`.
 #![allow(unsafe_code)] // unshare has no safe interface.
 #![allow(clippy::unwrap_used)]
 
@@ -54,7 +55,9 @@ pub fn carrier() {
 /// Runs `test` on a thread in a namespace with an [`interface`].
 pub fn on_host(queues: usize, test: impl FnOnce() + Send) {
     if !std::env::split_paths("/usr/sbin:/usr/bin:/sbin:/bin").any(|p| p.join("ip").exists()) {
-        return skip("there is no `ip`");
+        let reason = "there is no `ip`: install Debian's package `iproute2`";
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{reason}");
+        return skip(&format!("{reason}; CI=true makes this a failure"));
     }
     let run = || {
         if !unshare() {

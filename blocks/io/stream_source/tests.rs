@@ -19,7 +19,8 @@ use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::recording::StreamType;
 use fxgraph::runtime::EventKind;
 use fxgraph::{
-    Axis, Band, Clock, Dtype, Env, Frame, FrameMut, KindSpec, Next, PortType, Ports, ValidityType,
+    Axis, Band, Clock, Dtype, Env, Frame, FrameMut, KindSpec, Next, PortType, Ports, TimeBase,
+    ValidityType,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -73,9 +74,17 @@ fn count(number: u64, unit: usize) -> u32 {
     (number as usize + unit) as u32 % 3 + u32::from(number.is_multiple_of(2))
 }
 
+/// Time base of the frames that are sent: another one from 2^48 on.
+fn base_of(timestamp: u64) -> TimeBase {
+    let sync_time = fxgraph::Time::from_unix(1_800_000_000, 250_000_000_001);
+    let second = TimeBase { from: 1 << 48, sync_time };
+    if timestamp < second.from { TimeBase::default() } else { second }
+}
+
 fn fill(sent: Sent, frame: &mut FrameMut) {
     let (header, payload) = frame.parts_mut::<u8>().unwrap();
     header.timestamp = sent.timestamp;
+    header.base = base_of(sent.timestamp);
     header.validity.iter_mut().enumerate().for_each(|(unit, c)| *c = count(sent.number, unit));
     payload.iter_mut().enumerate().for_each(|(index, b)| *b = byte(sent.number, index));
     if sent.number % 3 != 2 {
@@ -178,6 +187,12 @@ impl Bench {
 
     fn timestamps(&self) -> Vec<u64> {
         self.out.frames.iter().map(|frame| frame.header().timestamp).collect()
+    }
+
+    /// Timestamp and time base of each frame.
+    fn bases(&self) -> Vec<(u64, TimeBase)> {
+        let headers = self.out.frames.iter().map(|frame| frame.header());
+        headers.map(|header| (header.timestamp, header.base)).collect()
     }
 
     /// Checks that frame `index` is `sent`, bit for bit.

@@ -46,7 +46,11 @@ blocks:
   sink: {{kind: null_sink, input: second}}
 "
     );
-    let plan = load_text("chain.yaml", &text, &[], &crate::kinds()).result.unwrap();
+    run_text(&text)
+}
+
+fn run_text(text: &str) -> Report {
+    let plan = load_text("chain.yaml", text, &[], &crate::kinds()).result.unwrap();
     let options = Options { config_id: plan.config_id(), workers: 2 };
     let prepared = Prepared::new(plan.build().unwrap()).unwrap();
     let control = Control::new(plan, crate::kinds(), prepared.handle());
@@ -85,4 +89,86 @@ fn restarted_process_before_another_block_gets_copies_because_its_memory_is_seal
     assert!(count(&report, "first", "frames_copied") > 0);
     assert_eq!(count(&report, "second", "frames_computed"), 40 - dropped);
     assert_eq!(count(&report, "second", "process_starts"), 1);
+}
+
+/// A block that keeps the descriptors of its frames, opens those of inputs for writing and tries to write. A second block
+/// reads the same frames.
+#[test]
+fn input_opened_for_writing_through_proc_stays_as_it_is() {
+    if !has_numpy() {
+        return;
+    }
+    let text = "flowgraph: readers
+blocks:
+  source:
+    kind: null_source
+    parameters: {dtype: f32, axes: [{name: sample, len: 64}], samples_per_frame: 64, frames: 40}
+  first:
+    kind: python
+    input: source
+    parameters:
+      class: First
+      code: |
+        from dataclasses import dataclass
+        from fxgraph.block import Block
+        @dataclass
+        class First(Block):
+            def work(self, frame, out):
+                out.data[...] = frame.timestamp
+  writer:
+    kind: python
+    input: first
+    parameters:
+      class: Writer
+      code: |
+        import fcntl, mmap, os
+        from dataclasses import dataclass
+        from fxgraph.block import Block
+        kept, real = [], mmap.mmap
+        def keeping(fd, *rest):
+            kept.append(os.dup(fd))
+            return real(fd, *rest)
+        mmap.mmap = keeping
+        @dataclass
+        class Writer(Block):
+            def work(self, frame, out):
+                inputs = [fd for fd in kept if fcntl.fcntl(fd, fcntl.F_GETFL) & 3 == os.O_RDONLY]
+                assert inputs
+                for fd in inputs:
+                    again = os.open(f'/proc/self/fd/{fd}', os.O_RDWR)
+                    for write in (lambda: os.pwrite(again, bytes(256), 0), lambda: real(again, 4096)):
+                        try:
+                            write()
+                        except PermissionError:
+                            continue
+                        raise AssertionError('the memory of the input can be written')
+                    os.close(again)
+                assert (frame.data == frame.timestamp).all(), frame.data
+                out.data[...] = frame.data
+  reader:
+    kind: python
+    input: first
+    parameters:
+      class: Reader
+      code: |
+        from dataclasses import dataclass
+        from fxgraph.block import Block
+        @dataclass
+        class Reader(Block):
+            def work(self, frame, out):
+                assert (frame.data == frame.timestamp).all(), frame.data
+                out.data[...] = frame.data
+  end: {kind: null_sink, input: writer}
+  other_end: {kind: null_sink, input: reader}
+";
+    let report = run_text(text);
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    for block in ["writer", "reader"] {
+        assert_eq!(count(&report, block, "frames_computed"), 40);
+        assert_eq!(
+            count(&report, block, "frames_copied"),
+            0,
+            "{block} reads the frames themselves"
+        );
+    }
 }

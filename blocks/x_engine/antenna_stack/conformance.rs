@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// YAML of `count` antennas. Antenna `n` starts `n % 3` frames late and sends as many frames less.
 fn antennas(count: usize, dtype: &str, channels: usize, spectra: usize) -> String {
     let heap = json!({ "name": "heap", "len": 2 });
-    sources(count, dtype, (channels, spectra), &json!({ "validity_axes": [heap] }))
+    sources(count, dtype, [channels, spectra, 2], &json!({ "validity_axes": [heap] }))
 }
 
 /// [`antennas`] with flags for channels and polarisations, some of which are missing.
@@ -15,21 +15,33 @@ fn flagged(count: usize, channels: usize) -> String {
     let axis = |name: &str, len: usize| json!({ "name": name, "len": len });
     let axes = [axis("heap", 2), axis("channel", channels), axis("pol", 2)];
     let validity = json!({ "validity_axes": axes, "missing_every": 3 });
-    sources(count, "ci8", (channels, 32), &validity)
+    sources(count, "ci8", [channels, 32, 2], &validity)
 }
 
-/// YAML of `count` antennas with these `channels` and `spectra` and parameters of the validity.
+/// [`antennas`] with one polarisation; with flags of channels, some of which are missing.
+fn one_pol(count: usize, dtype: &str, channels: usize, has_flags: bool) -> String {
+    let axis = |name: &str, len: usize| json!({ "name": name, "len": len });
+    let validity = if has_flags {
+        let axes = [axis("heap", 2), axis("channel", channels), axis("pol", 1)];
+        json!({ "validity_axes": axes, "missing_every": 3 })
+    } else {
+        json!({ "validity_axes": [axis("heap", 2)] })
+    };
+    sources(count, dtype, [channels, 32, 1], &validity)
+}
+
+/// YAML of `count` antennas with these `channels`, `spectra` and `pols`, and parameters of the validity.
 fn sources(
     count: usize,
     dtype: &str,
-    (channels, spectra): (usize, usize),
+    [channels, spectra, pols]: [usize; 3],
     validity: &Value,
 ) -> String {
     let axis = |name: &str, len: usize| json!({ "name": name, "len": len });
     let source = |n: usize| {
         let mut parameters = json!({
             "dtype": dtype, "samples_per_frame": 1024, "first_timestamp": 1024 * (n % 3), "seed": n,
-            "axes": [axis("heap", 2), axis("channel", channels), axis("spectrum", spectra), axis("pol", 2)],
+            "axes": [axis("heap", 2), axis("channel", channels), axis("spectrum", spectra), axis("pol", pols)],
             "frames": 5 - n % 3 - n % 2, "pattern": "random",
         });
         for (name, value) in validity.as_object().into_iter().flatten() {
@@ -67,6 +79,14 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         ),
         case("half precision", &antennas(3, "cf16", 5, 24), 3, json!({})),
         case("flags of channels", &flagged(4, 9), 4, json!({ "first_channel": 2, "channels": 5 })),
+        case("one polarisation", &one_pol(4, "ci8", 16, false), 4, json!({})),
+        case(
+            "one polarisation, a part of the channels",
+            &one_pol(3, "ci4", 7, false),
+            3,
+            json!({ "first_channel": 2, "channels": 3 }),
+        ),
+        case("one polarisation, flags of channels", &one_pol(4, "ci8", 9, true), 4, json!({})),
         // Frames have 1024 samples and 2 heaps.
         case(
             "antennas flagged live",

@@ -324,6 +324,28 @@ fn every_baseline_is_in_the_output_of_one_number_of_dumps() {
 }
 
 #[test]
+fn wide_band_of_either_sideband_selects_baselines_by_its_highest_frequency() {
+    let payload = [("channel", 4), ("baseline", 3), ("product", 1)];
+    let smearing =
+        Smearing { antennas_enu_metres: vec![[0.0; 3], [2200.0, 0.0, 0.0]], ..smearing(16) };
+    // The same frequencies: 0.75, 0.875, 1 and 1.125 GHz.
+    for band in [Band::signed(4, 0, 1e9, 5e8), Band::signed(4, 0, 8.75e8, -5e8)] {
+        let mut hz: Vec<f64> = (0..4).map(|channel| band.channel_hz(channel)).collect();
+        hz.sort_by(f64::total_cmp);
+        assert_eq!(hz, [7.5e8, 8.75e8, 1e9, 1.125e9]);
+        let input =
+            PortType { band: Some(band), ..port(Dtype::Ci32, &payload, &[("baseline", 3)]) };
+        // 0.078 turns decorrelate by 1 %. At 0.5 degrees 2200 m make 0.00525 turns per second at 1.125 GHz, which allow 14.8
+        // dumps of a second, and 0.00467 turns at 1 GHz, which would allow 16.7.
+        for (dumps, expected) in [(8, vec!["0-1"]), (16, vec!["0-0", "1-1"])] {
+            let kind = Average { dumps, smearing: Some(smearing.clone()), ..MEAN };
+            let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();
+            assert_eq!(outputs[0].axes[1].labels, expected, "{band:?}");
+        }
+    }
+}
+
+#[test]
 fn selected_baselines_have_values_counts_and_times_of_all() {
     let payload = [("channel", 2), ("baseline", 6), ("product", 1)];
     let mut input = port(Dtype::Ci32, &payload, &[("baseline", 6)]);

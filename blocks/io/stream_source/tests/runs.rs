@@ -150,3 +150,52 @@ fn second_copies_of_a_takeover_are_duplicates_and_no_losses() {
     let copies = copy.len() + of(&before, 7).len();
     assert_eq!(bench.counter("packets_duplicate"), copies as u64);
 }
+
+#[test]
+fn frames_have_the_time_base_of_the_sender() {
+    let port = voltages();
+    let second = (3..7).map(|number| Sent { number, timestamp: (1 << 48) + 7 + number * SAMPLES });
+    let frames: Vec<Sent> = in_a_row(0..3).into_iter().chain(second).collect();
+    let mut all = packets(&port, &frames, json!({}));
+    // A missing frame has the base of the one before it.
+    all.retain(|packet| !is_data(packet) || value(packet, item::SEQUENCE) != Some(5));
+    let mut bench = Bench::new(&port);
+    bench.receive(&all, SENDER);
+    bench.end();
+    let base_in = |timestamp: u64| match timestamp >> 48 {
+        0 => TimeBase::default(),
+        // Unix time 1800000000.25 and a picosecond.
+        _ => TimeBase {
+            from: 1 << 48,
+            sync_time: fxgraph::Time::from_iso("2027-01-15T08:00:00.250000000001Z"),
+        },
+    };
+    let expected = frames.iter().map(|sent| (sent.timestamp, base_in(sent.timestamp)));
+    assert_eq!(bench.bases(), expected.collect::<Vec<_>>());
+}
+
+/// A restarted sender has timestamps near 0 again and, until its own sources restart, the sync time of the type.
+#[test]
+fn time_bases_of_a_restarted_sender_are_as_much_later_as_its_timestamps() {
+    let port = voltages();
+    let turn: u64 = 1 << 48;
+    let last = Sent { number: 0, timestamp: turn + 1_000_000 };
+    let mut restarted = in_a_row(0..2);
+    restarted.push(Sent { number: 2, timestamp: turn + 7 });
+    let mut bench = Bench::new(&port);
+    bench.receive(&packets(&port, &[last], json!({})), SENDER);
+    bench.receive(&packets(&port, &restarted, json!({})), OTHER);
+    bench.end();
+    let of_sender = fxgraph::Time::from_iso("2027-01-15T08:00:00.250000000001Z");
+    // Unix time 1750000000.1.
+    let of_type = fxgraph::Time::from_iso("2025-06-15T15:06:40.1Z");
+    let base = |turns: u64, sync_time| TimeBase { from: turns * turn, sync_time };
+    let expected = [
+        (turn + 1_000_000, base(1, of_sender)),
+        (2 * turn + 7, base(2, of_type)),
+        (2 * turn + 7 + SAMPLES, base(2, of_type)),
+        // Timestamp 2^48 + 7 of the sender.
+        (3 * turn + 7, base(3, of_sender)),
+    ];
+    assert_eq!(bench.bases(), expected);
+}
