@@ -8,6 +8,7 @@ mod gnss_sdr;
 mod guppi;
 mod killed;
 mod pcapng;
+mod restarted;
 mod samples;
 mod sigmf;
 mod sums;

@@ -64,6 +64,66 @@ def beams():
         assert header.nchans == intensities.shape[1]
 
 
+def tied(places, beams):
+    """Powers and Stokes parameters of tied-array beams, from the voltages of the antennas."""
+    recording = np.load("voltages.npz")
+    # [frame][heap][antenna][channel][spectrum][pol], and the antennas that have this heap.
+    voltages = recording["data"] @ [1, 1j]
+    present = recording["validity"].reshape(voltages.shape[:3]) > 0
+    assert not present.all() and set(present.sum(2).flat) == {3, 4}
+    antennas, channels = voltages.shape[2:4]
+    offsets = (np.arange(channels) - channels // 2) * 1e6
+    values, is_near = [], []
+    for beam in json.loads(beams):
+        all_antennas = np.ones(antennas)
+        weights, phases, delays = (
+            all_antennas * beam.get(name, other)
+            for name, other in [("weights", 1), ("phases_radians", 0), ("delays_seconds", 0)]
+        )
+        angles = phases[:, None] - 2 * np.pi * delays[:, None] * offsets
+        if "towards" in beam:
+            azimuth, elevation = np.radians([beam["towards"][f"{name}_degrees"] for name in ("azimuth", "elevation")])
+            towards = [np.sin(azimuth) * np.cos(elevation), np.cos(azimuth) * np.cos(elevation), np.sin(elevation)]
+            # A wave from there is earlier by this time, with the phase 2 pi f early.
+            early = np.array(json.loads(places)) @ towards / 299792458.0
+            angles = angles - 2 * np.pi * early[:, None] * (1.4e9 + offsets)
+        factors = beam.get("gain", 1) * weights[:, None] * np.exp(1j * angles)
+        # Samples of missing heaps are not 0.
+        exact = np.einsum("fhacs,ac,fha->fhsc", voltages[..., beam["pol"]], factors, present)
+        parts = np.stack([exact.real, exact.imag], -1)
+        # The program sums in single precision: near half of a step it may round to either side.
+        is_near.append((np.abs(np.abs(parts) % 1 - 0.5) < 1e-3).any(-1))
+        values.append(np.clip(np.rint(parts), -127, 127) @ [1, 1j])
+    assert (np.abs(np.real(values)) == 127).any()
+
+    equal = []
+
+    def agree(path, products, is_near):
+        """Compares a file with means of 4 spectra: products [frame][heap][spectrum][channel] on a first axis."""
+        data, header, other = read(path)
+        count, frames = len(products), len(voltages)
+        sums = np.reshape(products, (count, frames, 2, 8, 4, channels)).sum(4)
+        means = sums / (4 * present.sum(2))[:, :, None, None]
+        means = means.reshape(count, -1, channels).swapaxes(0, 1)
+        near = is_near.reshape(-1, 4, channels).any(1)[:, None, :].repeat(count, 1)
+        assert data.shape == means.shape and near.mean() < 0.1, near.mean()
+        assert np.array_equal(data[~near], means.astype("f4")[~near]), path
+        # A count is 12 or 16: two steps of 1 in values of up to 127 change a mean by less than 64.
+        assert np.abs(data - means).max() < 64, path
+        equal.append(data[~near].size)
+        assert (header.fch1, header.foff, header.npol) == (1396.0, 1.0, count)
+        return other["nbeams"], other["ibeam"]
+
+    for n, value in enumerate(values):
+        assert agree(f"power_{n}.fil", [(value * value.conj()).real], is_near[n]) == (4, n + 1)
+    for n in range(2):
+        x, y = values[2 * n : 2 * n + 2]
+        xx, yy, xy = (x * x.conj()).real, (y * y.conj()).real, x * y.conj()
+        stokes = [xx + yy, xx - yy, 2 * xy.real, 2 * xy.imag]
+        assert agree(f"stokes_{n}.fil", stokes, is_near[2 * n] | is_near[2 * n + 1]) == (2, n + 1)
+    print(f"{len(values)} beams and 2 pairs agree: {sum(equal)} values are equal")
+
+
 COUNT = 103
 CHANNELS = 24
 
@@ -135,4 +195,4 @@ def killed():
     print(count)
 
 
-globals()[sys.argv[1]]()
+globals()[sys.argv[1]](*sys.argv[2:])

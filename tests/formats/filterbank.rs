@@ -83,6 +83,54 @@ blocks:
 }
 
 #[test]
+fn powers_and_stokes_parameters_of_tied_array_beams_are_those_of_the_voltages() {
+    if !needs::formats() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let places = "[[0, 0, 0], [40, 10, 0], [-35, 22, 1], [8, -60, 0.5], [17, 31, -2]]";
+    let towards = r#""towards": {"azimuth_degrees": 37, "elevation_degrees": 62}"#;
+    let beams = format!(
+        r#"[
+        {{"pol": 0, "weights": [0.2, -0.1, 0.3, 0.15, 0.25], "phases_radians": [0, 1, -2, 0.5, 3], "delays_seconds": [0, 1.0e-8, -2.5e-8, 4.0e-8, 7.0e-9]}},
+        {{"pol": 1, "gain": 0.15, "phases_radians": 0.7}},
+        {{"pol": 0, "gain": 0.2, {towards}}},
+        {{"pol": 1, "gain": 0.3, {towards}}}]"#
+    );
+    let yaml = format!(
+        "flowgraph: tied
+blocks:
+  array:
+    kind: null_source
+    parameters:
+      dtype: ci8
+      axes: [{{name: heap, len: 2}}, {{name: antenna, len: 5}}, {{name: channel, len: 8}}, {{name: spectrum, len: 32}}, {{name: pol, len: 2}}]
+      validity_axes: [{{name: heap, len: 2}}, {{name: antenna, len: 5}}]
+      samples_per_frame: 1024
+      adc_sample_rate_hz: 16.0e+6
+      sync_time_seconds: 1700000000
+      frames: 6
+      missing_every: 4
+      pattern: random
+      band: {{channels: 8, centre_hz: 1.4e+9, bandwidth_hz: 8.0e+6}}
+  beams:
+    kind: beamformer
+    input: array
+    parameters: {{dither: none, antennas_enu_metres: {places}, beams: {beams}}}
+  power: {{kind: detect, input: beams, parameters: {{products: power, spectra: 4}}}}
+  stokes: {{kind: detect, input: beams, parameters: {{products: stokes, spectra: 4}}}}
+  power_files: {{kind: filterbank_sink, input: power, parameters: {{path: 'power_{{beam}}.fil'}}}}
+  stokes_files: {{kind: filterbank_sink, input: stokes, parameters: {{path: 'stokes_{{beam}}.fil'}}}}
+  recording: {{kind: file_sink, input: array, parameters: {{path: voltages.npz}}}}
+"
+    );
+    run_flowgraph(directory.path(), &yaml);
+    let said = script(directory.path(), "filterbank.py", &["tied", places, &beams]);
+    print!("{said}");
+    assert!(said.contains("4 beams and 2 pairs agree"), "{said}");
+}
+
+#[test]
 fn files_of_your_and_blimpy_are_played() {
     if !needs::python() {
         return;

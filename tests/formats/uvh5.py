@@ -3,6 +3,7 @@
 import json
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from astropy import units as u  # noqa: E402
 from astropy.constants import c  # noqa: E402
 from astropy.coordinates import AltAz, SkyCoord  # noqa: E402
 from astropy.time import Time  # noqa: E402
+from astropy.utils import iers  # noqa: E402
 from pyuvdata import UVData, utils  # noqa: E402
 
 
@@ -188,18 +190,18 @@ def half(path, channels):
     print("flagged", data.Ntimes)
 
 
-def sidereal(path, right_ascension, declination):
-    """A tracked source: sidereal times, apparent places and baseline vectors."""
-    data = load(path)
+def error_of_sidereal_times(path, data):
+    """Largest difference of the sidereal times in the file from those of astropy, in seconds."""
     with h5py.File(path) as file:
         written = file["Header/lst_array"][:]
     lsts = utils.get_lst_for_time(data.time_array, telescope_loc=data.telescope.location)
     apart = (written - lsts + np.pi) % (2 * np.pi) - np.pi
-    assert np.abs(apart).max() * 86400 / 2 / np.pi < 2e-3, apart.max()
-    (entry,) = data.phase_center_catalog.values()
-    assert entry["cat_type"] == "sidereal" and entry["cat_frame"] == "icrs"
-    np.testing.assert_allclose([entry["cat_lon"], entry["cat_lat"]], np.radians([float(right_ascension), float(declination)]))
-    track = utils.phasing.uvw_track_generator(
+    return np.abs(apart).max() * 86400 / 2 / np.pi
+
+
+def track_of(data, right_ascension, declination):
+    """Apparent places and baseline vectors of pyuvdata for a source that is tracked."""
+    return utils.phasing.uvw_track_generator(
         lon_coord=np.radians(float(right_ascension)),
         lat_coord=np.radians(float(declination)),
         coord_frame="icrs",
@@ -211,6 +213,17 @@ def sidereal(path, right_ascension, declination):
         ant_1_array=data.ant_1_array,
         ant_2_array=data.ant_2_array,
     )
+
+
+def sidereal(path, right_ascension, declination):
+    """A tracked source: sidereal times, apparent places and baseline vectors."""
+    data = load(path)
+    seconds = error_of_sidereal_times(path, data)
+    assert seconds < 2e-3, seconds
+    (entry,) = data.phase_center_catalog.values()
+    assert entry["cat_type"] == "sidereal" and entry["cat_frame"] == "icrs"
+    np.testing.assert_allclose([entry["cat_lon"], entry["cat_lat"]], np.radians([float(right_ascension), float(declination)]))
+    track = track_of(data, right_ascension, declination)
     arcseconds = np.degrees(np.abs(data.phase_center_app_ra - track["app_ra"])).max() * 3600
     assert arcseconds < 1, arcseconds
     assert np.degrees(np.abs(data.phase_center_app_dec - track["app_dec"])).max() * 3600 < 1
@@ -218,6 +231,29 @@ def sidereal(path, right_ascension, declination):
     lengths = np.linalg.norm(track["uvw"], axis=1).max()
     assert np.abs(data.uvw_array - track["uvw"]).max() < 1e-5 * lengths
     print("tracked", arcseconds)
+
+
+def oriented(path, other_path, table, right_ascension, declination):
+    """A tracked source with the orientation of the Earth of a table, which astropy reads, too."""
+    # astropy asks for a table that ends with predictions.
+    *lines, last = Path(table).read_text().splitlines(keepends=True)
+    Path("finals2000a.txt").write_text("".join(lines) + last.replace("I", "P"))
+    iers.earth_orientation_table.set(iers.IERS_A.open("finals2000a.txt"))
+    data, other = load(path), load(other_path)
+    seconds = error_of_sidereal_times(path, data)
+    # UT1 - UTC changes by 1.6 ms in these hours.
+    assert seconds < 1e-4, seconds
+    track = track_of(data, right_ascension, declination)
+    places = [data.phase_center_app_ra - track["app_ra"], data.phase_center_app_dec - track["app_dec"]]
+    # The pole is 0.28 arcseconds away from its place without the table.
+    arcseconds = np.degrees(np.abs(places)).max() * 3600
+    assert arcseconds < 0.01, arcseconds
+    lengths = np.linalg.norm(track["uvw"], axis=1).max()
+    found, without = [np.abs(of.uvw_array - track["uvw"]).max() / lengths for of in (data, other)]
+    # 0.4 s of UT1 - UTC turn a baseline by up to 3e-5.
+    assert found < 2e-7 and without > 1e-5, (found, without)
+    print(f"{data.Ntimes} dumps, sidereal times within {seconds:.1e} s, places {arcseconds:.1e} arcseconds,", end=" ")
+    print(f"baseline vectors {found:.1e}, {without:.1e} without the table")
 
 
 def rolled(first, *rest):

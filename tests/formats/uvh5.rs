@@ -1,6 +1,6 @@
 //! UVH5 files, read by h5py and pyuvdata.
 
-use super::{example, fxgraph, needs, run_flowgraph, script};
+use super::{example, fxgraph, needs, root, run_flowgraph, script};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -269,6 +269,30 @@ fn uvh5_of_a_tracked_source_has_its_baseline_vectors() {
     let short = blocks.replace("frames: 7200", "frames: 10");
     run_flowgraph(directory.path(), &short.replace("path: vis", "path: short"));
     check(directory.path(), &["converted", "short.uvh5", "0"]);
+}
+
+#[test]
+fn uvh5_with_a_table_of_the_earths_orientation_agrees_with_astropy() {
+    if !needs::formats() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let table = root().join("src/time/tests/finals2000a.txt").display().to_string();
+    let centre = ", phase_centre: {name: somewhere, right_ascension_degrees: 123.4, \
+                  declination_degrees: -21.5}";
+    // 44 hours from 2016-12-30T03:00:00Z on; the table has four days.
+    let hours = zeros("x", 0, 44, "{name: baseline, len: 3}", "")
+        .replace("samples_per_frame: 500000", "samples_per_frame: 3600000000")
+        .replace("sync_time_seconds: 1727740800", "sync_time_seconds: 1483066800");
+    let blocks = "flowgraph: oriented\nblocks:\n".to_owned()
+        + &hours
+        + &two_antennas("with", "x", &format!("{centre}, earth_orientation_file: {table}"))
+        + &two_antennas("without", "x", centre);
+    run_flowgraph(directory.path(), &blocks);
+    let arguments = ["oriented", "with.uvh5", "without.uvh5", &table, "123.4", "-21.5"];
+    let said = check(directory.path(), &arguments);
+    print!("{said}");
+    assert!(said.starts_with("44 dumps, sidereal times within"), "{said}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-"""An image by CASA of what `uvh5_image.py uvfits` wrote: `uvh5_casa.py FILE.uvfits RIGHT_ASCENSION DECLINATION`."""
+"""An image by CASA of the file of `uvh5_image.py`: `uvh5_casa.py FILE.uvfits RIGHT_ASCENSION DECLINATION`, and the right
+ascension and declination of the centre of the image if that is not the phase centre of the file."""
 
 import os
 import sys
@@ -17,9 +18,12 @@ os.environ["CASASITECONFIG"] = str(Path("site.py").resolve())
 from casatasks import importuvfits, tclean  # noqa: E402 - reads the configuration at once
 from casatools import image  # noqa: E402
 
-path, place = sys.argv[1], [float(degrees) for degrees in sys.argv[2:]]
+path, place, centre = sys.argv[1], [float(degrees) for degrees in sys.argv[2:4]], sys.argv[4:]
 importuvfits(fitsfile=path, vis="casa.ms")
-tclean(vis="casa.ms", imagename="casa", imsize=240, cell="0.25deg", niter=0, stokes="I", specmode="mfs")
+phasecenter = "ICRS {}deg {}deg".format(*centre) if centre else ""
+tclean(
+    vis="casa.ms", imagename="casa", imsize=240, cell="0.25deg", niter=0, stokes="I", specmode="mfs", phasecenter=phasecenter,
+)
 picture = image()
 picture.open("casa.image")
 pixels = picture.getchunk()

@@ -2,6 +2,7 @@
 `uvh5_image.py image FILE` or, if the F-engines followed the phase centre, `uvh5_image.py image_as_tracked FILE`."""
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -94,6 +95,15 @@ def uvfits(path):
     print(place.ra.deg, place.dec.deg)
 
 
+def uvfits_as_tracked(path):
+    """Writes field.uvfits with the phase centre and the baseline vectors of the file, and prints in degrees the place of
+    the source and that of the centre of an image."""
+    data, place = load(path)
+    data.write_uvfits("field.uvfits")
+    # The same distance from the source as in `uvfits`; the phase centre is 9 degrees away.
+    print(place.ra.deg, place.dec.deg, place.ra.deg + 5, place.dec.deg - 5)
+
+
 def image(path):
     """Images of the file, away from the source, show it at its place."""
     # Mirrored images would be 20 degrees off.
@@ -114,7 +124,8 @@ def show(data, place):
         data.write_ms("field.ms")
     command = ["wsclean", "-quiet", "-name", "image", "-size", "240", "240", "-scale", "0.25deg"]
     command += ["-niter", "0", "-pol", "i", "-no-update-model-required", "-j", "1", "field.ms"]
-    subprocess.run(command, check=True, stdout=sys.stderr)
+    # With the OpenBLAS that gnss-sdr brings, WSClean asks for this.
+    subprocess.run(command, check=True, stdout=sys.stderr, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"})
     with fits.open("image-image.fits") as file:
         pixels, wcs = file[0].data[0, 0], WCS(file[0].header).celestial
     row, column = np.unravel_index(np.argmax(pixels), pixels.shape)

@@ -94,18 +94,30 @@ fn source_beside_a_tracked_phase_centre_is_at_its_place_in_an_image() {
     source_is_at_its_place(2, true);
 }
 
-#[test]
-fn casa_imports_uvfits_and_images_the_source_at_its_place() {
+/// Images an array of eight antennas, in UVFITS, with CASA.
+fn source_is_at_its_place_in_casa(is_tracked: bool) {
     if !needs::formats() || !needs::casa() {
         return;
     }
     for zone in [1, 2] {
         // UVFITS counts antennas from 1; CASA fails at an antenna 0.
-        let directory = visibilities(zone, 1, false);
-        let place = script(directory.path(), "uvh5_image.py", &["uvfits", "sky.uvh5"]);
+        let directory = visibilities(zone, 1, is_tracked);
+        let written = if is_tracked { "uvfits_as_tracked" } else { "uvfits" };
+        let place = script(directory.path(), "uvh5_image.py", &[written, "sky.uvh5"]);
         let place: Vec<&str> = place.split_whitespace().collect();
         let arguments = [&["field.uvfits"][..], &place].concat();
         let said = script_in(needs::CASA, directory.path(), "uvh5_casa.py", &arguments);
+        print!("zone {zone}: {said}");
         assert!(said.contains("degrees from the source"), "zone {zone}: {said}");
     }
+}
+
+#[test]
+fn casa_imports_uvfits_and_images_the_source_at_its_place() {
+    source_is_at_its_place_in_casa(false);
+}
+
+#[test]
+fn casa_imports_uvfits_of_a_tracked_phase_centre_and_images_the_source_at_its_place() {
+    source_is_at_its_place_in_casa(true);
 }

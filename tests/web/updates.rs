@@ -4,6 +4,7 @@ use super::http::{Program, Response, request};
 use super::patch;
 use fxgraph_api::changes::{ParameterName, PreparedUpdate, TakenBack};
 use serde_json::{Value, json};
+use std::net::UdpSocket;
 use std::time::Duration;
 
 const SPECTRA: &str = "flowgraph: spectra
@@ -220,4 +221,66 @@ fn answer_to_a_delay_model_states_each_piece_as_it_is_understood() {
     assert_eq!(understood[1]["start_utc"], "2026-09-21T14:14:50Z");
     assert_eq!(understood[1]["in_force_from_utc"], "2026-09-21T14:14:50Z");
     assert!(understood.iter().all(|piece| piece["has_expired"] == false), "{answer}");
+}
+
+#[test]
+fn answer_to_a_delay_model_from_before_a_restart_of_the_sender_states_that_it_has_expired() {
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let receiver = format!(
+        "flowgraph: receiver
+blocks:
+  source:
+    kind: spead_source
+    parameters: {{stream: digitiser, addresses: ['{address}'], adc_sample_rate_hz: 524288, samples_per_frame: 16384}}
+  f: {{kind: pfb, input: source, parameters: {{channels: 16, taps: 4, spectra_per_frame: 64, max_delay_seconds: 1.0e-5}}}}
+  sink: {{kind: null_sink, input: f}}
+"
+    );
+    let sender = |first_timestamp: u64| {
+        let text = format!(
+            "flowgraph: sender
+blocks:
+  digitiser:
+    kind: digitiser_simulator
+    parameters: {{adc_sample_rate_hz: 524288, samples_per_frame: 16384, period_samples: 65536, paced: true,
+                 first_timestamp: {first_timestamp}}}
+  out: {{kind: spead_sink, input: digitiser.pol0, parameters: {{stream: digitiser, destinations: ['{address}']}}}}
+  end: {{kind: null_sink, input: digitiser.pol1}}
+"
+        );
+        Program::running(directories[1].path(), &text, &[])
+    };
+    let program = Program::running(directories[0].path(), &receiver, &[]);
+    let wait_beyond = |timestamp: u64| {
+        let newest = || program.get("/api/v1/blocks/f").json()["newest_timestamp"].as_u64();
+        while newest().is_none_or(|newest| newest <= timestamp) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let has_expired = |pieces: Value| -> Vec<Value> {
+        let body = json!({"f": {"delays": [pieces]}}).to_string();
+        let answer = patch(&program, "/api/v1/blocks", &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let understood = answer.json()["understood"]["f"]["delays"][0].clone();
+        understood.as_array().unwrap().iter().map(|piece| piece["has_expired"].clone()).collect()
+    };
+    let first = 1 << 34;
+    let piece = json!({"start_samples": first, "delay_seconds": 2e-6, "rate": 1e-9});
+    let before = sender(first);
+    wait_beyond(first);
+    assert_eq!(has_expired(json!([piece])), [json!(false)]);
+    super::stop(before);
+
+    // The timestamps of the restarted sender continue in the next turn of the 48 bits.
+    let after = sender(0);
+    wait_beyond(1 << 48);
+    let start = (1_u64 << 48) + (1 << 40);
+    let later = json!({"start_samples": start, "delay_seconds": 3e-6, "rate": 1e-9});
+    assert_eq!(has_expired(json!([piece, later])), [json!(true), json!(false)]);
+    // A delay that does not change has no time.
+    let constant = json!({"start_samples": first, "delay_seconds": 2e-6});
+    assert_eq!(has_expired(json!([constant])), [json!(false)]);
+    super::stop(after);
+    super::stop(program);
 }
