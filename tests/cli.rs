@@ -194,6 +194,94 @@ fn bad_usage_exits_with_2() {
 }
 
 #[test]
+fn unknown_command_suggests_a_near_miss() {
+    for (given, meant) in [("runn", "run"), ("validat", "validate")] {
+        let output = run(&[given, "demo.yaml"], Path::new("."));
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("unrecognized subcommand '{given}'")), "{said}");
+        assert!(said.contains(&format!("a similar subcommand exists: '{meant}'")), "{said}");
+    }
+}
+
+/// One antenna, whose spectra go to a file and whose samples to the network.
+const ANTENNA: &str = "flowgraph: antenna
+blocks:
+  dig:
+    kind: digitiser_simulator
+    parameters: {adc_sample_rate_hz: 1712000, signals: wgn(0.1), frames: 4, period_samples: 262144}
+  f: {kind: f_engine, inputs: [dig.pol0, dig.pol1], parameters: {channels: 64}}
+  out: {kind: file_sink, input: f, parameters: {path: f.npz}}
+  net:
+    kind: spead_sink
+    input: dig.pol0
+    parameters: {stream: digitiser, destinations: ['127.0.0.1:PORT'], interface: 127.0.0.1}
+";
+
+#[test]
+fn mistakes_are_named_with_their_place_and_their_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("file"), "").unwrap();
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port().to_string();
+    let right = ANTENNA.replace("PORT", &port);
+    let ran = |command: &str, text: &str| {
+        std::fs::write(directory.path().join("x.yaml"), text).unwrap();
+        run(&[command, "x.yaml"], directory.path())
+    };
+    let output = ran("run", &right);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let to = format!("127.0.0.1:{port}");
+    let mistakes: [(&str, &str, &str, i32, &[&str]); 3] = [
+        // A file where a directory is wanted.
+        (
+            "run",
+            "f.npz",
+            "file/f.npz",
+            1,
+            &["`out` failed: cannot write file: a part of the path is not a directory"],
+        ),
+        // Beyond the network of the interface.
+        (
+            "run",
+            &to,
+            "10.99.0.7:7148",
+            1,
+            &[
+                "`net` ",
+                "cannot send to 10.99.0.7:7148 from 127.0.0.1",
+                "set `interface` to one that does",
+            ],
+        ),
+        // Both polarisations are meant.
+        (
+            "validate",
+            "inputs: [dig.pol0, dig.pol1]",
+            "input: dig",
+            0,
+            &[
+                "output `pol1` of `digitiser_simulator` is not connected",
+                " x.yaml:3:3",
+                "connect it to ",
+            ],
+        ),
+    ];
+    for (command, from, to, code, wanted) in mistakes {
+        let output = ran(command, &right.replace(from, to));
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        for wanted in wanted {
+            assert!(said.contains(wanted), "{wanted} in\n{said}");
+        }
+    }
+    let file = ["run", "x.yaml", "--kernels", "file"];
+    let said = stderr(&run(&file, directory.path()));
+    let expected =
+        "--kernels <DIR>': it is not a directory; give the directory of the edited kernels";
+    assert!(said.contains(expected), "{said}");
+}
+
+#[test]
 fn plan_and_graph_write_their_results() {
     let directory = generated();
     let plan = run(&["plan", "demo.yaml", "--json"], directory.path());

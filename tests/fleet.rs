@@ -423,3 +423,55 @@ fn part_that_hangs_is_named_and_delays_no_other() {
     let (_again, second) = fleet(directory.path());
     wait_until("a second fleet", || ask(&second, "GET", "/api/v1/health", "").0 == 200);
 }
+
+#[test]
+fn first_answer_of_a_fleet_has_all_parts() {
+    let directory = tempfile::tempdir().unwrap();
+    let _parts = parts(directory.path());
+    let mut complete = 0;
+    for _ in 0..3 {
+        let (_fleet, address) = fleet(directory.path());
+        let page = get(&address, "/api/v1/flowgraph");
+        let blocks = names(&page["graph"]["blocks"]);
+        let faults = page["faults"].to_string();
+        for (part, block) in [("a", "source"), ("b", "sink")] {
+            let is_there = blocks.iter().any(|name| name == block);
+            // On a busy machine a part may answer too late.
+            let is_named = faults.contains(&format!("part `{part}`: no answer for "));
+            assert!(is_there || is_named, "{part}: {page}");
+        }
+        complete += usize::from(faults == "[]");
+        let (_fleet, address) = fleet(directory.path());
+        let (status, body) = ask(&address, "GET", "/api/v1/blocks/sink", "");
+        let is_named = status == 503 && body.contains("part `b`: no answer for ");
+        assert!(status == 200 || is_named, "{status} {body}");
+    }
+    assert!(complete > 0, "no answer was complete");
+}
+
+#[test]
+fn dead_part_is_named_by_top() {
+    let directory = tempfile::tempdir().unwrap();
+    let parts = parts(directory.path());
+    let (_fleet, address) = fleet(directory.path());
+    wait_until("both parts answer", || ask(&address, "GET", "/api/v1/health", "").0 == 200);
+    let top = |more: &[&str]| {
+        let arguments = [&["top", "--once", "--connect", &address][..], more].concat();
+        let output = fxgraph(directory.path(), &arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let json = || serde_json::from_str::<Value>(&top(&["--json"])).unwrap();
+    let rows = || names(&json()["blocks"]);
+    wait_until("no part is in trouble", || json()["trouble"].is_null() && rows().len() == 5);
+    let killed = process("b_0.yaml", &parts);
+    // It would end the other part.
+    signal("-STOP", &parts.process.id().to_string());
+    signal("-KILL", &killed);
+    let trouble = "part `b`: is not there: cannot connect: ";
+    wait_until("top names the dead part", || top(&[]).contains(trouble));
+    assert!(json()["trouble"].as_str().unwrap().starts_with(trouble));
+    assert_eq!(rows(), ["source", "end", "a/send.source.pol0"]);
+    let (status, body) = ask(&address, "GET", "/api/v1/health", "");
+    assert!(status == 503 && body.contains(trouble), "{status} {body}");
+}

@@ -2,10 +2,14 @@
 
 use crate::support::repository::root;
 use crate::support::{needs, python, stops};
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::UdpSocket;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 fn flowgraphs() -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join("flowgraphs")).unwrap();
@@ -27,18 +31,90 @@ fn fxgraph() -> Command {
     Command::new(env!("CARGO_BIN_EXE_fxgraph"))
 }
 
-#[test]
-fn every_flowgraph_passes_its_own_tests_while_it_is_stopped_again_and_again() {
-    let directory = tempfile::tempdir().unwrap();
+/// Milliseconds for which a test of a flowgraph runs until it is stopped, each time. The shortest tests take some milliseconds.
+const RUNNING: [u64; 8] = [5, 20, 80, 320, 1430, 570, 2910, 730];
+/// Milliseconds for which it is stopped.
+const STOPPED: [u64; 6] = [100, 300, 1000, 150, 2000, 600];
+/// Number of tests that run at the same time.
+const TESTERS: usize = 2;
+
+/// Number of tests of `file` that have ended, while another one runs, according to the output so far.
+fn ended(file: &Path, said: &Path) -> Option<usize> {
+    let said = fs::read_to_string(said).unwrap();
+    let runs = said.contains(&format!("{}\n", file.display())) && !said.contains(" passed, ");
+    let ends = |line: &&str| line.starts_with("  ok ") || line.starts_with("  FAILED ");
+    runs.then(|| said.lines().filter(ends).count())
+}
+
+fn signal(signal: &str, process: u32) {
+    // The process may have ended.
+    let _ = Command::new("kill").args([signal, &process.to_string()]).output();
+}
+
+/// Runs the tests of `file` in `directory` while the program and its children are stopped again and again. Returns the
+/// output, and the numbers of the tests that were stopped.
+fn test_with_stops(file: &Path, directory: &Path) -> (String, BTreeSet<usize>) {
+    let said = directory.join("said.txt");
+    let output = fs::File::create(&said).unwrap();
     let mut command = fxgraph();
-    command.args(["test", "--timeout", "10m"]).args(flowgraphs()).current_dir(directory.path());
-    let said = stops::run(&mut command, directory.path(), |program| vec![program]);
-    assert!(said.contains(" 0 failed"), "{said}");
-    assert!(!directory.path().join("out").exists(), "tests do not write to the user's directory");
-    for file in flowgraphs() {
-        let name = format!("{}\n  ok ", file.display());
-        assert!(said.contains(&name), "{} has no test\n{said}", file.display());
+    command.args(["test", "--timeout", "10m"]).arg(file).current_dir(directory);
+    command.stdout(output.try_clone().unwrap()).stderr(output);
+    let mut program = command.spawn().unwrap();
+    let (mut test, mut stops, mut next) = (None, 0, Instant::now());
+    let mut stopped = BTreeSet::new();
+    while program.try_wait().unwrap().is_none() {
+        let running = ended(file, &said);
+        if running != test {
+            (test, stops) = (running, 0);
+            next = Instant::now() + Duration::from_millis(RUNNING[0]);
+        }
+        if test.is_none() || Instant::now() < next {
+            sleep(Duration::from_millis(2));
+            continue;
+        }
+        let victims = [vec![program.id()], stops::children(program.id())].concat();
+        let victim = victims[stops % victims.len()];
+        signal("-STOP", victim);
+        sleep(Duration::from_millis(STOPPED[stops % STOPPED.len()]));
+        if victim == program.id() && ended(file, &said) == test {
+            stopped.extend(test);
+        }
+        signal("-CONT", victim);
+        stops += 1;
+        next = Instant::now() + Duration::from_millis(RUNNING[stops % RUNNING.len()]);
     }
+    let said = fs::read_to_string(said).unwrap();
+    assert!(program.wait().unwrap().success(), "{command:?}, {stopped:?} stopped\n{said}");
+    (said, stopped)
+}
+
+/// Checks that all tests of `file` pass although each was stopped at least once.
+fn passes_with_stops(file: &Path) {
+    let mut stopped = BTreeSet::new();
+    for _ in 0..10 {
+        let directory = tempfile::tempdir().unwrap();
+        let (said, more) = test_with_stops(file, directory.path());
+        stopped.extend(more);
+        let tests = said.matches("\n  ok ").count();
+        assert!(tests > 0 && said.contains(" 0 failed"), "{said}");
+        assert!(!directory.path().join("out").exists(), "tests write to the user's directory");
+        if (0..tests).all(|test| stopped.contains(&test)) {
+            return;
+        }
+    }
+    panic!("of {}, only tests {stopped:?} were stopped", file.display());
+}
+
+#[test]
+fn every_flowgraph_passes_its_own_tests_while_each_is_stopped_again_and_again() {
+    let files = Mutex::new(flowgraphs());
+    let test = || {
+        let next = || files.lock().unwrap().pop();
+        while let Some(file) = next() {
+            passes_with_stops(&file);
+        }
+    };
+    std::thread::scope(|scope| (0..TESTERS).for_each(|_| drop(scope.spawn(test))));
 }
 
 #[test]

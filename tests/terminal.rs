@@ -168,6 +168,10 @@ fn client_sends_token_and_checks_certificate() {
     assert!(well.status.success(), "{}", stderr(&well));
     let unknown = stderr(&events(&["--ca", &ca]));
     assert!(unknown.contains("requires a token") && unknown.contains("--token-file"), "{unknown}");
+    std::fs::write(path("other"), "0123456789abcdef\n").unwrap();
+    let wrong = stderr(&events(&["--ca", &ca, "--token-file", &path("other")]));
+    assert!(wrong.contains("the token is wrong: it is not that of this flowgraph"), "{wrong}");
+    assert!(wrong.contains("give the token file of `fxgraph run` with `--token-file"), "{wrong}");
     let plain = ["--connect", &format!("http://localhost:{}", program.address.port())];
     let mut client = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
     let plain = stderr(&client.arg("events").args(plain).output().unwrap());
@@ -479,4 +483,96 @@ fn shadow_starts_is_listed_and_ends() {
     assert!(told(&program, &["shadow", "f", "--end"]).contains("pfb cpu"));
     assert_eq!(told(&program, &["shadow"]), "no shadows\n");
     stop(program);
+}
+
+/// A branch that stalls for a second, behind a queue that drops frames meanwhile.
+const BRANCH: &str = "flowgraph: branch
+blocks:
+  source:
+    kind: digitiser_simulator
+    parameters: {adc_sample_rate_hz: 1000000, samples_per_frame: 8192, period_samples: 65536, paced: true, signals: wgn(0.1)}
+  drill:
+    kind: fault_injector
+    input: source.pol0
+    when_full: drop_oldest
+    parameters: {fault: stall, after_frames: 20, stall_seconds: 1}
+  f: {kind: pfb, input: drill, parameters: {channels: 16, taps: 4, spectra_per_frame: 64}}
+  out: {kind: file_sink, input: f, parameters: {path: out.npy}}
+  end: {kind: null_sink, input: source.pol1}
+";
+
+/// Part of the row of a block in `fxgraph top --json`.
+#[derive(serde::Deserialize)]
+struct Row {
+    when_full: String,
+    losses: u64,
+}
+
+/// The entry of `list` whose `key` is `value`.
+fn entry<'a>(list: &'a Value, key: &str, value: &str) -> &'a Value {
+    let mut found = list.as_array().unwrap().iter().filter(|entry| entry[key] == value);
+    found.next().unwrap_or_else(|| panic!("no {value} in {list}"))
+}
+
+#[test]
+fn frames_dropped_before_a_branch_are_counted_and_flagged_behind_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::running(directory.path(), BRANCH, &[]);
+    let missing = || {
+        let block = program.get("/api/v1/blocks/f").json();
+        entry(&block["counters"], "name", "spectra_missing")["count"].as_u64().unwrap()
+    };
+    let began = Instant::now();
+    // Counted when the stream continues after the gap.
+    while missing() == 0 {
+        assert!(began.elapsed() < Duration::from_mins(1), "nothing is missing");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Asked one after the other, and none may be less than the one before.
+    let metrics = program.get("/metrics").body;
+    let name = "fxgraph_queue_frames_dropped_total{";
+    let of_queue = |line: &&str| line.starts_with(name) && line.contains("block=\"drill\"");
+    let line = metrics.lines().find(of_queue).unwrap();
+    let in_metrics: f64 = line.rsplit_once(' ').unwrap().1.parse().unwrap();
+    let top: Value = serde_json::from_str(&told(&program, &["top", "--once", "--json"])).unwrap();
+    let row = |name| serde_json::from_value(entry(&top["blocks"], "name", name).clone()).unwrap();
+    let (drill, end): (Row, Row) = (row("drill"), row("end"));
+    assert_eq!((drill.when_full.as_str(), end.losses), ("drop_oldest", 0));
+    let in_top = drill.losses as f64;
+    let page = program.get("/api/v1/flowgraph").json();
+    let edge = entry(&page["graph"]["edges"], "to", "drill");
+    let in_rest = edge["frames_dropped"].as_f64().unwrap();
+    assert_eq!(edge["when_full"], "drop_oldest");
+    assert!(0.0 < in_metrics && [in_metrics, in_top, in_rest].is_sorted(), "{line}\n{top}\n{page}");
+
+    told(&program, &["stop"]);
+    let output = program.end();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let count = |block: &str, name: &str| {
+        entry(&result["blocks"], "name", block)["counters"][name].as_u64().unwrap()
+    };
+    let dropped = count("drill", "frames_dropped_at_full_queue");
+    assert!(dropped as f64 >= in_rest, "{result}");
+    assert!(count("f", "spectra_missing") >= 3, "{result}");
+    // Windows of 4 spectra touch a gap from the 3 spectra before it, which are flagged; frames of missing spectra only are not
+    // sent.
+    let array = |name: &str, size: usize| -> Vec<u64> {
+        let path = directory.path().join(format!("out.{name}.npy"));
+        let bytes = std::fs::read(path).unwrap();
+        let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+        let value =
+            |item: &[u8]| item.iter().rev().fold(0, |value, byte| (value << 8) | u64::from(*byte));
+        bytes[start..].chunks_exact(size).map(value).collect()
+    };
+    let (timestamps, flags) = (array("timestamp", 8), array("validity", 4));
+    let mut samples_missing = 0;
+    for (pair, flags) in timestamps.windows(2).zip(flags.chunks_exact(64)) {
+        let gap = pair[1] - pair[0] - 2048;
+        let valid = if gap > 0 { 61 } else { 64 };
+        let expected: Vec<u64> = (0..64).map(|spectrum| u64::from(spectrum < valid)).collect();
+        assert_eq!(flags, expected, "before a gap of {gap} samples");
+        samples_missing += gap;
+    }
+    assert_eq!(samples_missing, 8192 * dropped);
 }

@@ -1,6 +1,7 @@
 //! A running flowgraph over HTTP.
 
 mod answers;
+mod bulk;
 mod faults;
 mod guards;
 mod lifecycle;

@@ -501,3 +501,25 @@ impl Panel {
         })
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inhibit_rules_of_the_manual_name_alerts() {
+        let page = include_str!("../docs/src/how_to/monitoring.md");
+        let (_, rules) = page.split_once("\ninhibit_rules:\n").unwrap();
+        let (rules, _) = rules.split_once("```").unwrap();
+        let alerts = alerts(&Queries { of: String::new() }, "g");
+        let mut names = 0;
+        for name in rules.split(|c: char| !c.is_alphanumeric()) {
+            if name.starts_with("Fxgraph") {
+                assert!(alerts.iter().any(|alert| alert.name == name), "there is no alert {name}");
+                names += 1;
+            }
+        }
+        assert!(names >= 12, "{names} names in\n{rules}");
+    }
+}

@@ -2,9 +2,11 @@
 
 use fxgraph::Control;
 use fxgraph::DeviceName;
-use fxgraph::cuda::{Device, Program};
+use fxgraph::cuda::{CudaError, Device};
+use fxgraph::files::reason;
 use fxgraph::runtime::EventKind;
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -17,7 +19,12 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Parses the path of an existing directory.
 pub fn parse(text: &str) -> Result<PathBuf, String> {
     let directory = PathBuf::from(text);
-    if directory.is_dir() { Ok(directory) } else { Err("no such directory".to_owned()) }
+    match directory.metadata() {
+        Ok(found) if found.is_dir() => Ok(directory),
+        Ok(_) => Err("it is not a directory; give the directory of the edited kernels".to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err("no such directory".to_owned()),
+        Err(error) => Err(reason(&error)),
+    }
 }
 
 /// Thread that watches a directory until this is dropped.
@@ -59,7 +66,7 @@ pub fn watch(directory: PathBuf, control: &Control) -> Watch {
             if !changed.is_empty() {
                 devices.iter().flat_map(|device| device.programs()).for_each(|program| {
                     if changed.iter().any(|file| program.uses(file)) {
-                        reload(&program, &control);
+                        tell(program.name(), program.reload(), &control);
                     }
                 });
             }
@@ -69,9 +76,9 @@ pub fn watch(directory: PathBuf, control: &Control) -> Watch {
     Watch { stop: Some(stop), thread: Some(thread) }
 }
 
-fn reload(program: &Program, control: &Control) {
-    let name = program.name();
-    match program.reload() {
+/// Reports that the kernels of the program `name` were `reloaded`, or why not.
+fn tell(name: &str, reloaded: Result<(), CudaError>, control: &Control) {
+    match reloaded {
         Ok(()) => {
             tracing::warn!("replaced the kernels of {name}");
             control.tell(EventKind::KernelsReplaced, None, &format!("the kernels of {name}"));
@@ -102,4 +109,52 @@ fn times(directory: &Path) -> HashMap<String, SystemTime> {
             is_source.then_some((name, time))
         })
         .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::flowgraph::registry;
+    use fxgraph::flowgraph::load_text;
+
+    #[test]
+    fn replaced_and_rejected_kernels_are_events() {
+        let text = "flowgraph: g
+blocks:
+  source:
+    kind: null_source
+    parameters: {dtype: i8, axes: [{name: sample, len: 64}], samples_per_frame: 64}
+  sink: {kind: null_sink, input: source}
+";
+        let plan = load_text("g.yaml", text, &[], &registry()).result.unwrap();
+        let (control, _prepared) = Control::prepared(plan, registry()).unwrap();
+        let log = "fft.cu(3): error: expected a declaration".to_owned();
+        tell("fft.cu", Ok(()), &control);
+        tell("fft.cu", Err(CudaError::Compile { name: "fft.cu".to_owned(), log }), &control);
+        let events = control.events_since(0).into_iter().map(|event| (event.kind, event.text));
+        let rejected = "the kernels of fft.cu: the kernel fft.cu does not compile";
+        let expected = [
+            (EventKind::KernelsReplaced, "the kernels of fft.cu"),
+            (EventKind::KernelsRejected, rejected),
+        ];
+        assert_eq!(
+            events.collect::<Vec<_>>(),
+            expected.map(|(kind, text)| (kind, text.to_owned()))
+        );
+    }
+
+    #[test]
+    fn file_is_not_a_directory_of_kernels() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        std::fs::write(path("file"), "").unwrap();
+        assert!(parse(&path("file")).unwrap_err().starts_with("it is not a directory; "));
+        assert_eq!(parse(&path("none")).unwrap_err(), "no such directory");
+        assert_eq!(
+            parse(&path("file/below")).unwrap_err(),
+            "a part of the path is not a directory"
+        );
+        assert_eq!(parse(&path(".")).unwrap(), directory.path().join("."));
+    }
 }

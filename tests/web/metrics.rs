@@ -168,6 +168,19 @@ fn dashboard_writes_rules_that_promtool_accepts() {
     let dashboard: serde_json::Value = serde_json::from_str(&write("--grafana")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.iter().any(|panel| panel["title"] == "Share of real time"));
+    // Level, clipping, flags and dumps of each antenna.
+    for (title, metric) in [
+        ("Level of digitisers, in dBFS", "fxgraph_digitiser_level_dbfs"),
+        ("Clipped samples of digitisers", "fxgraph_digitiser_clipped_ratio"),
+        ("Flagged as interference", "fxgraph_flagged_fraction"),
+        ("Heaps of antennas flagged or missing per second", "fxgraph_antenna_heaps_flagged_total"),
+        ("Incomplete dumps", "fxgraph_dumps_incomplete_total"),
+    ] {
+        let panel = panels.iter().find(|panel| panel["title"] == title).unwrap();
+        let target = &panel["targets"][0];
+        assert!(target["expr"].as_str().unwrap().contains(metric), "{target}");
+        assert!(target["legendFormat"].as_str().unwrap().contains("{{antenna}}"), "{target}");
+    }
     // Every query uses existing metrics, some of which are not always present.
     const NOW_AND_THEN: [&str; 15] = [
         "fxgraph_block_stall_seconds",

@@ -32,3 +32,41 @@ pub(super) fn amplitude_and_phase(means: &[Complex<f64>]) -> Vec<Series> {
         Series::new("phase", "deg", means.iter().map(|mean| mean.arg().to_degrees())),
     ]
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::made::{drawing, frame, is_near, port};
+    use super::*;
+    use fxgraph::{Band, Dtype, PortType};
+
+    #[test]
+    fn visibility_has_power_in_decibels_and_the_phase_on_the_sky() {
+        const CHANNELS: usize = 16;
+        let axes = [("channel", CHANNELS), ("baseline", 1)];
+        let port = port(Dtype::Cf32, &axes, &[("channel", CHANNELS)], 1 << 20);
+        // 200 at 30 degrees, except in channels 3 and 5.
+        let value = |channel| match channel {
+            5 => Complex::new(f64::NAN, 1.0),
+            _ => Complex::from_polar(200.0, 30_f64.to_radians()),
+        };
+        let bytes = |value: Complex<f64>| [value.re as f32, value.im as f32].map(f32::to_ne_bytes);
+        let mut frame = frame(&port, (0..CHANNELS).flat_map(|n| bytes(value(n)).concat()));
+        frame.header.validity[3] = 0;
+        for (bandwidth_hz, degrees) in [(1e6, 30.0), (-1e6, -30.0)] {
+            let band = Some(Band::signed(CHANNELS, 0, 1e9, bandwidth_hz));
+            let drawn = drawing(&VIEW, &PortType { band, ..port.clone() }, &frame, &[], CHANNELS);
+            let units: Vec<&str> = drawn.series.iter().map(|series| &*series.unit).collect();
+            assert_eq!(units, ["dB", "deg"]);
+            for (series, expected) in drawn.series.iter().zip([23.0103, degrees]) {
+                for (channel, value) in series.values.iter().enumerate() {
+                    let is_as_expected = match channel {
+                        3 | 5 => value.is_none(),
+                        _ => value.is_some_and(|value| is_near(value, expected, 0.001)),
+                    };
+                    assert!(is_as_expected, "{} of {channel}: {value:?}", series.name);
+                }
+            }
+        }
+    }
+}
