@@ -228,7 +228,7 @@ fn swap(candidate: Flaw, caller: Caller, may_hold_up: bool, call: Duration) {
     if may_hold_up || candidate != Flaw::Swallows {
         assert_eq!(times, (0..written).collect::<Vec<u64>>());
     } else {
-        // The old block may have missed frames, and frames before it came back are lost with the new one.
+        // The old block may have missed frames, and the new one has made nothing of those before the roll-back.
         assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
     }
     let last = seen.last().map(|(_, number)| *number);

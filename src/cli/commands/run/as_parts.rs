@@ -182,7 +182,7 @@ struct Stopping {
     looks: u32,
 }
 
-/// What was done with an edited file, with the parts as it has them.
+/// Result of an edited file: a text and the parts as the file has them.
 type Applied = Result<(String, Vec<HostPart>), NotApplied>;
 
 struct Run<'a> {
