@@ -71,6 +71,8 @@ struct Check {
     outputs: Vec<(u64, usize)>,
     /// Frames that the new block has taken and made, and the wait for the next one.
     seen: u64,
+    /// The new block has made frames of each output.
+    makes: bool,
     patience: Patience,
 }
 
@@ -201,7 +203,11 @@ impl Swapping for Beside {
                     self.link.send_back(old, Order::End);
                     return lost(cause, &other);
                 }
-                let cause = cause.clone();
+                let missed = hosted.inputs.iter().map(|input| input.reader.tee_dropped()).max();
+                let cause = match missed {
+                    None | Some(0) => cause.clone(),
+                    Some(missed) => format!("{cause}; {missed} input frames are missing"),
+                };
                 self.swap(hosted, &mut old, cell);
                 self.link.send_back(old, Order::End);
                 run.events.add(EventKind::RolledBack, Some(&cell.name), cause.clone());
@@ -212,9 +218,8 @@ impl Swapping for Beside {
     }
 
     fn roll_back(&mut self, cause: &str, has_lost_sight: bool) -> bool {
-        let is_possible = matches!(self.phase, Phase::Watching(_))
-            && !has_lost_sight
-            && self.link.fault().is_none();
+        let Phase::Watching(check) = &self.phase else { return false };
+        let is_possible = !(has_lost_sight && check.makes) && self.link.fault().is_none();
         if is_possible {
             let patience = Patience::new(self.call.max(COMING_HOME));
             self.phase = Phase::RollingBack { cause: cause.to_owned(), patience };
@@ -268,8 +273,12 @@ impl Beside {
                 (until, kept.queued())
             });
             let outputs = outputs.collect();
-            self.phase =
-                Phase::Watching(Check { outputs, seen: 0, patience: Patience::new(self.call) });
+            self.phase = Phase::Watching(Check {
+                outputs,
+                seen: 0,
+                makes: false,
+                patience: Patience::new(self.call),
+            });
         } else {
             self.phase = Phase::CatchingUp;
         }
@@ -325,12 +334,12 @@ impl Beside {
             is_behind |= ahead >= AHEAD.min(kept.depth()) && output.writer.readers_have_room();
             is_ahead &= ahead == 0;
         }
-        // The old block lags by itself: it is no fallback any more for a new one that makes frames. From a new one that has
-        // made none it takes over nevertheless, with a gap in its frames.
+        // An old block that lags by itself is no fallback for a new one that makes frames. It is one for a new block that
+        // has made none.
         let mut outputs = hosted.outputs.iter().zip(&check.outputs);
-        let makes =
+        check.makes =
             outputs.all(|(output, (until, _))| output.writer.to_be_pushed() + WATCHED > *until);
-        if self.link.fault().is_some() || (hosted.tee_dropped() && is_ahead && makes) {
+        if self.link.fault().is_some() || (hosted.tee_dropped() && is_ahead && check.makes) {
             self.link.decide(Verdict::Swapped);
             return Some("in place; the old block could not be kept as a fallback".to_owned());
         }
