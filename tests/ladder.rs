@@ -2,6 +2,7 @@
 
 use crate::support::repository::root;
 use crate::support::{needs, python, stops};
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::UdpSocket;
@@ -32,7 +33,7 @@ fn fxgraph() -> Command {
 }
 
 /// Milliseconds for which a test of a flowgraph runs until it is stopped, each time. The shortest tests take some milliseconds.
-const RUNNING: [u64; 8] = [5, 20, 80, 320, 1430, 570, 2910, 730];
+const RUNNING: [u64; 8] = [0, 20, 80, 320, 1430, 570, 2910, 730];
 /// Milliseconds for which it is stopped.
 const STOPPED: [u64; 6] = [100, 300, 1000, 150, 2000, 600];
 /// Number of tests that run at the same time.
@@ -46,9 +47,9 @@ fn ended(file: &Path, said: &Path) -> Option<usize> {
     runs.then(|| said.lines().filter(ends).count())
 }
 
-fn signal(signal: &str, process: u32) {
+fn signal(signal: Signal, process: u32) {
     // The process may have ended.
-    let _ = Command::new("kill").args([signal, &process.to_string()]).output();
+    let _ = Pid::from_raw(process as i32).map(|process| kill_process(process, signal));
 }
 
 /// Runs the tests of `file` in `directory` while the program and its children are stopped again and again. Returns the
@@ -74,12 +75,12 @@ fn test_with_stops(file: &Path, directory: &Path) -> (String, BTreeSet<usize>) {
         }
         let victims = [vec![program.id()], stops::children(program.id())].concat();
         let victim = victims[stops % victims.len()];
-        signal("-STOP", victim);
+        signal(Signal::STOP, victim);
         sleep(Duration::from_millis(STOPPED[stops % STOPPED.len()]));
         if victim == program.id() && ended(file, &said) == test {
             stopped.extend(test);
         }
-        signal("-CONT", victim);
+        signal(Signal::CONT, victim);
         stops += 1;
         next = Instant::now() + Duration::from_millis(RUNNING[stops % RUNNING.len()]);
     }

@@ -14,7 +14,7 @@ use axum::response::sse::Event;
 use futures_util::stream::{self, Stream};
 use fxgraph::control::{Tap, TapError, TapFrame, TapOptions, Tapped};
 use fxgraph::runtime::Unanswered;
-use fxgraph::{Clock, Control, PortType};
+use fxgraph::{Control, PortType};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -218,15 +218,8 @@ impl Watch {
         made: impl Fn(&PortType, TapFrame) -> T + Clone + Send + 'static,
     ) -> Result<(T, Room), Problem> {
         let output = self.tap.output().to_owned();
-        let clock = &self.tap.port().clock;
-        let Some(limit) = frame_limit(clock) else {
-            let (seconds, most) = (1.0 / clock.frames_per_second(), LONGEST_WAIT.as_secs());
-            let detail = format!(
-                "a frame of `{output}` takes {seconds:.0} s, and a request may wait {most} s"
-            );
-            return Err(Problem::new(StatusCode::CONFLICT, detail)
-                .help("follow the output with its `stream`, which has no time limit"));
-        };
+        let seconds_per_frame = 1.0 / self.tap.port().clock.frames_per_second();
+        let limit = frame_limit(seconds_per_frame);
         match timeout(limit, self.next(made)).await {
             Ok(Ok(Some((made, watch)))) => Ok((made, watch.room)),
             Ok(Ok(None)) => {
@@ -236,6 +229,11 @@ impl Watch {
             Err(_) => {
                 let seconds = limit.as_secs();
                 let detail = format!("no frame from `{output}` within {seconds} s");
+                if seconds_per_frame > limit.as_secs_f64() {
+                    let detail = format!("{detail}: its frames are {seconds_per_frame:.0} s long");
+                    return Err(Problem::new(StatusCode::CONFLICT, detail)
+                        .help("follow the output with its `stream`, which has no time limit"));
+                }
                 Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
                     .help("see `/api/v1/flowgraph` for the state of the blocks and the data rates"))
             }
@@ -269,12 +267,10 @@ impl Watch {
     }
 }
 
-/// Time limit for a frame: one that has just gone by is followed by one a frame interval later. `None` if that may be later
-/// than the end of the request.
-fn frame_limit(clock: &Clock) -> Option<Duration> {
-    let period = 1.0 / clock.frames_per_second();
-    let frames = Duration::try_from_secs_f64(2.0 * period).unwrap_or(Duration::MAX);
-    (period < LONGEST_WAIT.as_secs_f64()).then(|| frames.clamp(LIMIT, LONGEST_WAIT))
+/// Time limit for a frame: a frame that has just gone by is followed by one a frame interval later.
+fn frame_limit(seconds_per_frame: f64) -> Duration {
+    let frames = Duration::try_from_secs_f64(2.0 * seconds_per_frame).unwrap_or(LONGEST_WAIT);
+    frames.clamp(LIMIT, LONGEST_WAIT)
 }
 
 /// Event of one of several streams, with the index of the stream.
@@ -298,12 +294,9 @@ mod tests {
 
     #[test]
     fn time_limit_of_a_frame_follows_its_length() {
-        let limit = |seconds: u64| frame_limit(&Clock::new(1e6, 1_000_000 * seconds));
-        let seconds = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(limit(1), seconds(20));
-        assert_eq!(limit(33), seconds(66));
-        assert_eq!(limit(79), seconds(80));
-        assert_eq!(limit(3600), None);
+        let seconds = |seconds_per_frame| frame_limit(seconds_per_frame).as_secs();
+        assert_eq!([0.001, 1.0, 33.0, 79.0, 3600.0].map(seconds), [20, 20, 66, 80, 80]);
+        assert_eq!(seconds(f64::INFINITY), 80);
     }
 
     #[test]

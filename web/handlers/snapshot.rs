@@ -113,7 +113,7 @@ impl AsRef<[u8]> for Sent {
             content((Snapshot = "application/json"), ("application/octet-stream"))),
         (status = 400, description = "malformed request"),
         (status = 404, description = "unknown block or output"),
-        (status = 409, description = "the output has ended, or a frame takes longer than a request may wait"),
+        (status = 409, description = "the output has ended, or no frame came because its frames are longer than a request may wait"),
         (status = 422, description = "the frame is larger than `max_bytes`"),
         (status = 429, description = "too many requests for frames: retry after `Retry-After`"),
         (status = 500, description = "copying from the device failed"),

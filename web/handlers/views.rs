@@ -120,7 +120,7 @@ fn select(
             content((Message = "text/event-stream"), (Message = "application/json"))),
         (status = 400, description = "a value is malformed, out of range, or of an axis that the view does not select"),
         (status = 404, description = "unknown block, output or view"),
-        (status = 409, description = "the output has ended, or a frame takes longer than a request may wait"),
+        (status = 409, description = "the output has ended, or no frame came because its frames are longer than a request may wait"),
         (status = 422, description = "the frames are too large"),
         (status = 429, description = "too many streams of outputs, of all clients or of this one"),
         (status = 500, description = "copying from the device failed"),

@@ -116,6 +116,7 @@ impl AsParts {
             from_parts,
             parts: Vec::new(),
             stopping: None,
+            has_started: false,
             reloading: None,
             seen: 0,
         };
@@ -147,6 +148,7 @@ impl AsParts {
             run.end_all();
             return Err(failure);
         }
+        run.has_started = true;
         run.wait_ended();
         run.verdict(&plan.name)
     }
@@ -197,6 +199,8 @@ struct Run<'a> {
     from_parts: Receiver<(usize, String)>,
     parts: Vec<Child>,
     stopping: Option<Stopping>,
+    /// All parts run; before, no edited file is applied.
+    has_started: bool,
     /// Result of the edited file, which a thread of its own applies to the parts: swaps may take as long as some frames.
     reloading: Option<Receiver<Applied>>,
     /// Number of signals that were forwarded.
@@ -326,7 +330,7 @@ impl Run<'_> {
         }
     }
 
-    /// Begins to apply an edited file after the one before, and shows the result.
+    /// Begins to apply an edited file if none is being applied, and shows the result of the last one.
     fn look_at_reload(&mut self) {
         match self.reloading.as_ref().map(Receiver::try_recv) {
             Some(Err(TryRecvError::Empty)) => return,
@@ -337,7 +341,7 @@ impl Run<'_> {
             }
             None => {}
         }
-        if !self.signals.take_reload() || self.stopping.is_some() {
+        if !self.has_started || !self.signals.take_reload() || self.stopping.is_some() {
             return;
         }
         let loopback = Loopback { port: self.port };
@@ -345,8 +349,11 @@ impl Run<'_> {
             Ok(hosts) => {
                 let servers: Vec<Server> = self.parts.iter().map(Child::server).collect();
                 let (sender, result) = channel();
-                std::thread::spawn(move || sender.send(reload_parts::reload(hosts, &servers)));
-                self.reloading = Some(result);
+                let reload = move || sender.send(reload_parts::reload(hosts, &servers));
+                match std::thread::Builder::new().spawn(reload) {
+                    Ok(_) => self.reloading = Some(result),
+                    Err(error) => self.show(Err(format!("no thread can be made: {error}").into())),
+                }
             }
             Err(why) => self.show(Err(why.into())),
         }
