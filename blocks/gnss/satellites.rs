@@ -62,7 +62,8 @@ fn part_within(system: System, half_hz: f64) -> f64 {
     }
     // CBOC(6,1,1/11): a chip has 12 entries, each with the transform of a rectangle.
     let [slow, fast] = [10.0_f64, 1.0].map(|parts| (parts / 11.0).sqrt());
-    let entry = |n: u32| if n < 6 { slow } else { -slow } + if n % 2 == 0 { fast } else { -fast };
+    let entry =
+        |n: u32| if n < 6 { slow } else { -slow } + if n.is_multiple_of(2) { fast } else { -fast };
     let most = half_hz / CHIP_RATE_HZ;
     let density = |x: f64| {
         let turned = |n: u32| entry(n) * Complex64::cis(-TAU * x * f64::from(n) / 12.0);
