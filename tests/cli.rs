@@ -512,7 +512,7 @@ fn validate_reads_standard_input() {
     };
     rejected(b"flowgraph: x\nbloks: {}\n", "--> standard input:2:1");
     rejected(b"\xff", "cannot read `standard input`: it is not UTF-8 text");
-    rejected(&vec![b' '; 3 << 20], "it must have at most 1048576 bytes");
+    rejected(&vec![b' '; 17 << 20], "it must have at most 16777216 bytes");
 }
 
 #[test]
