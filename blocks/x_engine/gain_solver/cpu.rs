@@ -85,11 +85,11 @@ impl Solver {
                 .count("solutions", "solutions, one for each polarisation and group of channels"),
             solutions_failed: counters.count(
                 "solutions_failed",
-                "solutions that were not found: too few antennas with a signal, or no convergence; their gains stay",
+                "solutions that were not found: too few antennas with data, or no convergence; their gains stay",
             ),
             solutions_without_signal: counters.count(
                 "solutions_without_signal",
-                "polarisations and groups of channels without a correlated signal; their gains stay",
+                "polarisations and groups of channels without a correlated signal, or with one in fewer than `min_antennas` antennas; their gains stay",
             ),
             corrections_limited: counters.count(
                 "corrections_limited",
@@ -225,7 +225,7 @@ impl Solver {
     /// Solves all groups of a polarisation. Returns whether any of them has a solution.
     fn solve_pol(&mut self, pol: usize, errors: &mut Errors) -> bool {
         let (antennas, groups) = (self.shape.antennas, self.shape.groups());
-        let (mut has_signal, mut is_solved) = (false, false);
+        let (mut is_empty, mut is_solved) = (false, false);
         self.health.begin();
         for group in 0..groups {
             let solution = group * self.shape.pols + pol;
@@ -234,8 +234,7 @@ impl Solver {
             let estimates = &mut self.estimates[of_antennas];
             self.fit.load(&self.sums, group, pol);
             let result = self.fit.solve(gains, estimates);
-            has_signal |= result != Err(Failure::NoSignal);
-            self.health.add(&self.fit.silent, estimates);
+            self.health.add((&self.fit.silent, self.fit.is_shown), estimates);
             self.residuals[solution] = result.unwrap_or(f64::NAN);
             let counter = match result {
                 Ok(residual) => {
@@ -243,12 +242,18 @@ impl Solver {
                     errors.residual = errors.residual.max(residual);
                     &self.figures.solutions
                 }
-                Err(Failure::NoSignal) => &self.figures.solutions_without_signal,
+                Err(Failure::NoSignal) => {
+                    is_empty = true;
+                    &self.figures.solutions_without_signal
+                }
                 Err(Failure::Unsolved) => &self.figures.solutions_failed,
             };
             counter.add(1);
         }
-        self.health.end(pol, !has_signal);
+        // Failed solutions alone do not show whether there is a source.
+        if is_solved || is_empty {
+            self.health.end(pol, !is_solved);
+        }
         for group in 0..groups {
             self.correct(group, pol, errors);
         }
@@ -316,7 +321,9 @@ impl Solver {
     fn add_flags(&mut self, parameters: &mut Map<String, Value>) -> Result<(), Cow<'static, str>> {
         self.flagging.clear();
         let Some(block) = &self.parameters.flag_antennas_in else { return Ok(()) };
-        if !self.health.to_flag.contains(&true) {
+        let antennas = self.shape.antennas;
+        let has_gain = |a: usize| self.gains[a..].iter().step_by(antennas).any(Option::is_some);
+        if !self.health.may_flag(has_gain, self.parameters.min_antennas, block) {
             return Ok(());
         }
         let in_force = self.requester.in_force(std::slice::from_ref(block), FLAGGED);
@@ -327,7 +334,7 @@ impl Solver {
         let mut flagged =
             flagged.map_err(|error| format!("`{FLAGGED}` cannot be read: {error}"))?;
         let Health { numbers, to_flag, .. } = &mut self.health;
-        let antennas = (0..self.shape.antennas).filter(|a| to_flag[*a]);
+        let antennas = (0..antennas).filter(|a| to_flag[*a]);
         self.flagging.extend(antennas.filter(|a| !flagged.contains(&numbers[*a])));
         if self.flagging.is_empty() {
             to_flag.fill(false);

@@ -8,12 +8,21 @@ use num_complex::Complex64;
 pub(super) const UNKNOWN: Estimate =
     Estimate { significance: 0.0, ln_amplitude: f64::NAN, phase: f64::NAN };
 
+/// Smallest median significance of the antennas of a solution that shows which other antennas have no signal, relative to
+/// the limit `L = -ln(p)` of an antenna's significance, p the probability of a false detection.
+///
+/// The significance is proportional to the signal-to-noise ratio of the antenna. An antenna with a quarter of the median
+/// is expected at 4 L or more, an amplitude of `2 sqrt(L)` in units of its error. The real part of the error has the
+/// variance 1/2, so that noise moves the amplitude below `sqrt(L)` with a probability of at most
+/// `erfc(sqrt(L)) / 2 < exp(-L) / 2 = p / 2`.
+const SHOWN: f64 = 16.0;
+
 /// Reason why there is no solution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The visibilities are as small as those of independent noise.
+    /// The visibilities are as small as those of independent noise, or too few antennas have a signal.
     NoSignal,
-    /// Too few antennas have data or a signal, or the gains do not converge.
+    /// Too few antennas have data, their baselines do not determine amplitudes, or the gains do not converge.
     Unsolved,
 }
 
@@ -30,8 +39,12 @@ pub(super) struct Fit {
     pub(super) products: Vec<f64>,
     weights: Vec<f64>,
     significances: Vec<f64>,
+    /// Significances of the antennas of the solution, in ascending order.
+    sorted: Vec<f64>,
     /// Antennas that have data, but no signal.
     pub(super) silent: Vec<bool>,
+    /// Whether the source is so strong that antennas with a signal would not be among `silent`, see [`SHOWN`].
+    pub(super) is_shown: bool,
 }
 
 /// Bytes of the working memory.
@@ -53,7 +66,9 @@ impl Fit {
             products: Vec::with_capacity(baselines),
             weights: Vec::with_capacity(baselines),
             significances: vec![0.0; antennas],
+            sorted: Vec::with_capacity(antennas),
             silent: vec![false; antennas],
+            is_shown: false,
         }
     }
 
@@ -71,6 +86,7 @@ impl Fit {
     ) -> Result<f64, Failure> {
         gains.fill(None);
         estimates.fill(UNKNOWN);
+        self.is_shown = false;
         stefcal::weigh(&self.means, &self.products, &mut self.weights);
         for a in 0..self.silent.len() {
             let auto = a * (a + 1) / 2 + a;
@@ -79,13 +95,18 @@ impl Fit {
         }
         let powers = self.means.iter().zip(&self.weights).map(|(v, weight)| weight * v.norm_sqr());
         let (n, power) = powers.filter(|p| *p != 0.0).fold((0, 0.0), |(n, s), p| (n + 1, s + p));
-        if n == 0 || !power.is_finite() {
+        // Antennas that deliver zeros have no signal, antennas without data may have one.
+        let is_missing = n == 0 && !self.silent.contains(&true);
+        if is_missing || !power.is_finite() {
             return Err(Failure::Unsolved);
         }
         if false_alarm(n, power) > self.false_detection {
             return Err(Failure::NoSignal);
         }
         loop {
+            if self.silent.contains(&true) && self.with_power() < self.limits.min_antennas {
+                return Err(Failure::NoSignal);
+            }
             let limits = Limits { reference: self.strongest(), ..self.limits };
             let Self { means, model, weights, stefcal, .. } = self;
             let data = Data { measured: means, model, weights };
@@ -95,6 +116,7 @@ impl Fit {
                 for (estimate, significance) in estimates.iter_mut().zip(&self.significances) {
                     estimate.significance = *significance;
                 }
+                self.is_shown = self.median() >= SHOWN * -self.false_detection.ln();
                 return Ok(quality.residual);
             }
             gains.fill(None);
@@ -123,6 +145,21 @@ impl Fit {
         let weighed = (0..self.silent.len()).map(baseline).filter(|n| self.weights[*n] > 0.0);
         let powers = weighed.map(|n| self.weights[n] * self.means[n].norm_sqr());
         powers.fold(None, |sum, power| Some(sum.unwrap_or(0.0) + power))
+    }
+
+    /// Number of antennas with visibilities that are not 0.
+    fn with_power(&self) -> usize {
+        let has_power = |a: &usize| self.power(*a).is_some_and(|power| power > 0.0);
+        (0..self.silent.len()).filter(has_power).count()
+    }
+
+    /// Median significance of the antennas of the solution, the smaller one of two.
+    fn median(&mut self) -> f64 {
+        let Self { sorted, significances, .. } = self;
+        sorted.clear();
+        sorted.extend(significances.iter().filter(|significance| **significance > 0.0));
+        sorted.sort_unstable_by(f64::total_cmp);
+        sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or_default()
     }
 
     /// Antenna whose visibilities have the largest power, relative to their noise.

@@ -1,6 +1,8 @@
 //! Solutions of simulated visibilities: sample covariances of Gaussian voltages.
 
+use super::super::health::Health;
 use super::*;
+use fxgraph::Env;
 use fxgraph_dsp::random::Random;
 
 /// Products of samples in each visibility.
@@ -209,4 +211,86 @@ fn model_that_does_not_fit_raises_the_uncertainties() {
     let mut after = before.clone();
     fit.estimate(&gains, 0, &mut after);
     assert!(after[3].phase > 3.0 * before[3].phase, "{before:?} {after:?}");
+}
+
+#[test]
+fn zeros_are_no_signal_and_missing_data_are_a_failure() {
+    let array = Array::new(4, 0.5);
+    let mut fit = array.fit(1e-5);
+    let (mut gains, mut estimates) = (vec![None; 4], vec![UNKNOWN; 4]);
+    fit.means = vec![Complex64::ZERO; 10];
+    assert_eq!(fit.solve(&mut gains, &mut estimates), Err(Failure::NoSignal));
+    fit.products.fill(0.0);
+    assert_eq!(fit.solve(&mut gains, &mut estimates), Err(Failure::Unsolved));
+}
+
+#[test]
+fn two_antennas_with_a_signal_are_too_few() {
+    let array = Array::new(4, 2.0);
+    let mut fit = array.fit(1e-5);
+    fit.means = array.visibilities(&mut Random::new(5));
+    // Antennas 1 and 2 deliver zeros.
+    [1, 2, 3, 4, 5, 7, 8].into_iter().for_each(|n: usize| fit.means[n] = Complex64::ZERO);
+    let (mut gains, mut estimates) = (vec![None; 4], vec![UNKNOWN; 4]);
+    assert_eq!(fit.solve(&mut gains, &mut estimates), Err(Failure::NoSignal));
+    assert!(gains.iter().all(Option::is_none));
+    assert_eq!((fit.silent, fit.is_shown), (vec![false, true, true, false], false));
+}
+
+/// An array of equal antennas, whose gains have this significance.
+fn equal(antennas: usize, significance: f64) -> Array {
+    // That of a weak source; the noise of the source lowers it.
+    let source = (significance / (PRODUCTS * (antennas - 1) as f64)).sqrt();
+    Array { gains: vec![Complex64::ONE; antennas], noise: vec![1.0; antennas], source }
+}
+
+#[test]
+fn source_that_is_too_weak_for_single_antennas_flags_none() {
+    // An array of 64 antennas has a signal from a significance of about 6, an antenna from 11.5. Antennas that are left
+    // out make those of the others smaller.
+    for significance in [8.0, 10.0, 14.0, 20.0, 40.0] {
+        let array = equal(64, significance);
+        let (mut fit, mut random) = (array.fit(1e-5), Random::new(6));
+        let mut health = Health::new(((0..64).collect(), 1), 0, 3, &Env::detached("solver"));
+        let mut weak = 0;
+        for _ in 0..10 {
+            let (result, gains, estimates) = solve(&array, &mut fit, &mut random);
+            let left_out = fit.silent.iter().filter(|is_silent| **is_silent).count();
+            weak += usize::from(left_out > 32);
+            // Fewer than 3 others are no source.
+            assert!(left_out <= 61 || result == Err(Failure::NoSignal), "{left_out} {result:?}");
+            assert!(result.is_ok() || gains.iter().all(Option::is_none));
+            health.begin();
+            health.add((&fit.silent, fit.is_shown), &estimates);
+            health.end(0, result == Err(Failure::NoSignal));
+        }
+        assert!(weak >= 3 || significance > 30.0, "{significance}: {weak}");
+        assert!(!health.to_flag.contains(&true), "{significance}");
+        assert_eq!(health.silent(), 0, "{significance}");
+    }
+}
+
+#[test]
+fn insensitive_antenna_is_shown_as_silent_at_less_than_half_the_stated_rate() {
+    const TRIALS: usize = 2000;
+    let probability: f64 = 0.02;
+    // An antenna with a quarter of the sensitivity of the others, and a dead one.
+    for (source, is_expected) in [(1.0, false), (0.0, true)] {
+        let mut array = equal(12, 32.0 * -probability.ln());
+        (array.noise[3], array.gains[3]) = (4.0, source.into());
+        let (mut fit, mut random) = (array.fit(probability), Random::new(7));
+        let [mut shown, mut silent] = [0; 2];
+        for _ in 0..TRIALS {
+            solve(&array, &mut fit, &mut random).0.unwrap();
+            shown += usize::from(fit.is_shown);
+            silent += usize::from(fit.is_shown && fit.silent[3]);
+        }
+        let rate = silent as f64 / shown as f64;
+        assert!(shown > TRIALS / 4, "{shown}");
+        if is_expected {
+            assert!(rate > 1.0 - 2.0 * probability, "{rate}");
+        } else {
+            assert!(rate < probability / 2.0, "{rate}");
+        }
+    }
 }

@@ -27,6 +27,7 @@ impl Steady {
 /// Observations of one antenna in the groups of a solution.
 #[derive(Clone, Copy, Debug, Default)]
 struct Observed {
+    /// Whether a group shows that there is no signal.
     is_silent: bool,
     /// Sum of the significances.
     significance: f64,
@@ -48,6 +49,8 @@ pub(super) struct Health {
     observed: Vec<Observed>,
     /// Whether each antenna has become one without a signal in all polarisations, and is not flagged yet.
     pub(super) to_flag: Vec<bool>,
+    /// Whether antennas are not flagged because too few would stay.
+    is_withheld: bool,
     events: BlockEvents,
 }
 
@@ -67,6 +70,7 @@ impl Health {
             references: vec![reference; pols],
             observed: vec![Observed::default(); antennas],
             to_flag: vec![false; antennas],
+            is_withheld: false,
             events: env.events.clone(),
         }
     }
@@ -76,10 +80,10 @@ impl Health {
         self.observed.fill(Observed::default());
     }
 
-    /// Adds the antennas of a group.
-    pub(super) fn add(&mut self, silent: &[bool], estimates: &[Estimate]) {
+    /// Adds the antennas of a group. `silent` are those without a signal; they count if the others show that: `is_shown`.
+    pub(super) fn add(&mut self, (silent, is_shown): (&[bool], bool), estimates: &[Estimate]) {
         for ((observed, silent), estimate) in self.observed.iter_mut().zip(silent).zip(estimates) {
-            observed.is_silent |= silent;
+            observed.is_silent |= is_shown && *silent;
             observed.significance += estimate.significance;
         }
     }
@@ -103,7 +107,7 @@ impl Health {
         }
         for antenna in 0..self.observed.len() {
             let Observed { is_silent, significance } = self.observed[antenna];
-            // An antenna without data is neither.
+            // An antenna without data is neither, nor is one that the source is too weak to show.
             if !is_silent && significance <= 0.0 {
                 continue;
             }
@@ -115,7 +119,7 @@ impl Health {
                 } else {
                     format!("antenna {number} has a signal again in polarisation {pol}")
                 });
-                self.to_flag[antenna] = self.antennas.iter().all(|pol| pol[antenna].is_bad);
+                self.to_flag[antenna] = self.is_dead(antenna);
             }
         }
         self.replace_reference(pol);
@@ -136,6 +140,38 @@ impl Health {
                 "the reference antenna {old} has no signal in polarisation {pol}: antenna {new} replaces it"
             ));
         }
+    }
+
+    /// Whether an antenna has no signal in all polarisations, whether it is flagged or not.
+    fn is_dead(&self, antenna: usize) -> bool {
+        self.antennas.iter().all(|pol| pol[antenna].is_bad)
+    }
+
+    /// Whether there are antennas to flag in `block`, and enough others that have a gain: `min_antennas`, and as many as
+    /// have no signal. A flag stays until a client takes it back, so a fault of most of the array must not set any.
+    pub(super) fn may_flag(
+        &mut self,
+        has_gain: impl Fn(usize) -> bool,
+        min_antennas: usize,
+        block: &str,
+    ) -> bool {
+        if !self.to_flag.contains(&true) {
+            self.is_withheld = false;
+            return false;
+        }
+        let antennas = self.to_flag.len();
+        let dead = (0..antennas).filter(|a| self.is_dead(*a)).count();
+        let others = (0..antennas).filter(|a| has_gain(*a) && !self.is_dead(*a)).count();
+        let is_withheld = others < dead.max(min_antennas);
+        // Without a solution there is another event.
+        if is_withheld && others > 0 && !self.is_withheld {
+            self.say(format!(
+                "{dead} antennas have no signal, and only {others} have a gain: none is flagged in `{block}`"
+            ));
+            self.is_withheld = true;
+        }
+        self.is_withheld &= is_withheld;
+        !is_withheld
     }
 
     /// Number of antennas without a signal in any polarisation.

@@ -67,11 +67,13 @@ pub struct GainSolver {
     #[param(default = 1e-5, range = 1e-12..=0.5)]
     pub false_detection_probability: f64,
     /// Solutions in a row without a signal after which an antenna is named in an event, and flagged with
-    /// `flag_antennas_in`.
+    /// `flag_antennas_in`. Only those solutions count in which the median significance of the antennas with a gain is at
+    /// least 16 times the limit of an antenna, `-ln(false_detection_probability)`.
     #[param(default = 3, range = 1..=1_000_000)]
     pub silent_solutions: usize,
     /// Block in which antennas without a signal in all polarisations are flagged, by a live update of its
-    /// `flagged_antennas`: an `antenna_stack` or a `spead_source`. By default no antenna is flagged.
+    /// `flagged_antennas`: an `antenna_stack` or a `spead_source`. Flags are added only if at least `min_antennas` antennas
+    /// have a gain, and at least as many as have no signal. By default no antenna is flagged.
     pub flag_antennas_in: Option<String>,
     /// Largest factor by which an update raises or lowers an amplitude.
     #[param(default = 2.0, range = 1.0..=1e6)]
@@ -86,7 +88,7 @@ pub struct GainSolver {
     /// amplitudes as they are.
     #[param(default)]
     pub mode: Mode,
-    /// Smallest number of antennas with data for a solution.
+    /// Smallest number of antennas with data and a signal for a solution. With fewer that have a signal there is no source.
     #[param(default = 3, range = 3..)]
     pub min_antennas: usize,
     /// Largest number of iterations of a solution.

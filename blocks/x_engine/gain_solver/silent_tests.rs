@@ -72,7 +72,7 @@ fn without_a_source_nothing_is_updated() {
     for _ in 0..3 {
         assert!(bench.dump().is_none());
     }
-    let counted = ["updates", "updates_rejected", "solutions_failed", "dumps_ignored"];
+    let counted = ["updates", "updates_rejected", "solutions_without_signal", "dumps_ignored"];
     assert_eq!(counted.map(|name| bench.counter(name)), [0, 0, 6, 0]);
     assert!(bench.engines.gains.lock().unwrap().is_empty());
     // With weak visibilities, as of noise.
@@ -122,6 +122,64 @@ fn antenna_without_signal_is_flagged_once_in_the_block_that_is_named() {
     bench.engines.flagged.lock().unwrap().clear();
     updates(&mut bench, 3);
     assert!(bench.engines.flagged.lock().unwrap().is_empty());
+}
+
+#[test]
+fn zeros_of_all_antennas_flag_none_and_solutions_go_on_afterwards() {
+    let flag_antennas_in = Some("array".to_owned());
+    let kind = GainSolver { flag_antennas_in, ..parameters() };
+    let mut bench = Bench::new(&kind, |_, _, _| Complex64::ZERO);
+    for _ in 0..5 {
+        assert!(bench.dump().is_none());
+    }
+    assert!(bench.engines.flagged.lock().unwrap().is_empty());
+    let counted = ["updates", "updates_rejected", "solutions_without_signal"];
+    assert_eq!(counted.map(|name| bench.counter(name)), [0, 0, 10]);
+    let mut expected: Vec<String> = [0, 1]
+        .map(|pol| format!("no correlated signal in polarisation {pol}: its gains stay"))
+        .to_vec();
+    assert_eq!(bench.texts(), expected);
+    bench.truth = of_antenna;
+    updates(&mut bench, 3);
+    expected.extend([0, 1].map(|pol| format!("polarisation {pol} has a correlated signal again")));
+    assert_eq!(bench.texts(), expected);
+    assert!(bench.error() < 1e-4, "{}", bench.error());
+}
+
+#[test]
+fn failed_solutions_do_not_count_as_a_source() {
+    let kind = GainSolver { min_antennas: 4, ..parameters() };
+    let mut bench = Bench::new(&kind, |_, _, _| Complex64::ZERO);
+    assert!(bench.dump().is_none());
+    (bench.truth, bench.missing) = (of_antenna, Some(3));
+    for _ in 0..4 {
+        assert!(bench.dump().is_none());
+    }
+    assert_eq!(bench.counter("solutions_failed"), 8);
+    assert_eq!(bench.texts().len(), 2, "{:?}", bench.texts());
+    bench.missing = None;
+    updates(&mut bench, 3);
+    assert_eq!(bench.texts()[3], "polarisation 1 has a correlated signal again");
+}
+
+#[test]
+fn most_of_the_array_is_not_flagged() {
+    let mut input = input();
+    input.axes[1].len = 7 * 8 / 2;
+    input.validity.axes = vec![input.axes[1].clone()];
+    let kind = GainSolver { flag_antennas_in: Some("array".to_owned()), ..parameters() };
+    let mut bench = Bench::of(input, 2, &kind, |antenna, _, _| {
+        Complex64::from(if antenna < 3 { 1.0 + 0.1 * antenna as f64 } else { 0.0 })
+    });
+    updates(&mut bench, 6);
+    let said = "4 antennas have no signal, and only 3 have a gain: none is flagged in `array`";
+    assert_eq!(bench.texts().iter().filter(|text| *text == said).count(), 1, "{:?}", bench.texts());
+    assert!(bench.engines.flagged.lock().unwrap().is_empty());
+    // The others are flagged when one of them has a signal again.
+    bench.truth =
+        |antenna, _, _| Complex64::from(if antenna < 4 { 1.0 + 0.1 * antenna as f64 } else { 0.0 });
+    updates(&mut bench, 3);
+    assert_eq!(*bench.engines.flagged.lock().unwrap(), [4, 5, 6]);
 }
 
 #[test]

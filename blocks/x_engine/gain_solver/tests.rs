@@ -117,6 +117,7 @@ struct Bench {
     /// Gain of each antenna, polarisation and channel before the F-engine.
     truth: fn(usize, usize, usize) -> Complex64,
     missing: Option<usize>,
+    antennas: usize,
     pols: usize,
     stops: Box<dyn Fn(usize, usize) -> Complex64>,
 }
@@ -143,6 +144,7 @@ impl Bench {
         truth: fn(usize, usize, usize) -> Complex64,
     ) -> Self {
         let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();
+        let antennas = outputs[0].axes[0].len;
         let ports = Ports { inputs: vec![input], outputs };
         let (env, engines) = (Env::detached("solver"), Arc::<Engines>::default());
         let events = Arc::new(Events::default());
@@ -150,7 +152,7 @@ impl Bench {
         env.updates.serve(Arc::clone(&engines) as Arc<dyn Controller>);
         let harness = Harness::new(kind.build(&ports.inputs, &env).unwrap(), &ports, 4).unwrap();
         let stops = Box::new(|_, _| Complex64::ONE);
-        Self { harness, engines, env, events, dump: 0, truth, missing: None, pols, stops }
+        Self { harness, engines, env, events, dump: 0, truth, missing: None, antennas, pols, stops }
     }
 
     /// Texts of all events.
@@ -184,7 +186,7 @@ impl Bench {
         let mut values = Vec::new();
         let mut validity = Vec::new();
         for channel in 0..CHANNELS {
-            for a2 in 0..ANTENNAS {
+            for a2 in 0..self.antennas {
                 for a1 in 0..=a2 {
                     let is_missing = self.missing.is_some_and(|a| a == a1 || a == a2);
                     let count = if is_missing { 0 } else { 1 + (a1 + a2) % 3 };
