@@ -78,7 +78,8 @@ fn sinc(x: f64) -> f64 {
 fn of_cboc(x: f64) -> Complex64 {
     let [slow, fast] = [10.0_f64, 1.0].map(|parts| (parts / 11.0).sqrt());
     let part = |n: u32| {
-        let level = if n < 6 { slow } else { -slow } + if n % 2 == 0 { fast } else { -fast };
+        let level =
+            if n < 6 { slow } else { -slow } + if n.is_multiple_of(2) { fast } else { -fast };
         level * Complex64::cis(-TAU * x * (f64::from(n) + 0.5) / 12.0)
     };
     (0..12).map(part).sum::<Complex64>() / 12.0 * sinc(x / 12.0)

@@ -312,7 +312,7 @@ fn load_rejects_multiplying_aliases() {
     let problems = load_text("bomb.yaml", &text, &[], &registry()).result.err().unwrap();
     assert_eq!(problems[0].code, "E0102");
     // Few values, and gigabytes of text.
-    let uses = ["*long"; 50_000].join(", ");
+    let uses = vec!["*long"; 50_000].join(", ");
     let text = format!("flowgraph: g\nlong: &long {}\nall: [{uses}]\n", "x".repeat(500_000));
     let problems = load_text("bomb.yaml", &text, &[], &registry()).result.err().unwrap();
     assert_eq!(problems[0].code, "E0102");
