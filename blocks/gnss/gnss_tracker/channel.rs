@@ -20,6 +20,9 @@ const MEMORY_SECONDS: f64 = 0.5;
 /// Mean of cos 2 phi above which the carrier is locked, and below which the satellite is dropped.
 const LOCKED: f64 = 0.4;
 const LOST: f64 = 0.2;
+/// Time without samples over which the phases are extrapolated. The Doppler shift of a satellite changes by up to 1 Hz
+/// per second, and the carrier loop pulls in from several Hz.
+const COAST_SECONDS: f64 = 5.0;
 /// Standard deviations of the mean of cos 2 phi of noise, whose variance is 1 / 2, that a lock exceeds too: after few
 /// periods the mean of noise is often above [`LOCKED`].
 const LOCK_DEVIATIONS: f64 = 5.0;
@@ -76,6 +79,8 @@ pub struct Channel {
     means: [f64; 3],
     /// Number of periods in the means.
     averaged: f64,
+    /// Samples that were missing since the last complete period.
+    coasted: u64,
 }
 
 impl Channel {
@@ -116,6 +121,7 @@ impl Channel {
             prompt: Complex64::ZERO,
             means: [0.0; 3],
             averaged: 0.0,
+            coasted: 0,
         };
         channel.begin_period();
         // The samples of the period before this frame are not available.
@@ -160,13 +166,15 @@ impl Channel {
         true
     }
 
-    /// Extrapolates the phases over missing samples.
-    pub fn coast(&mut self, samples: u64) {
+    /// Extrapolates the phases over missing samples; returns whether the satellite is still tracked.
+    pub fn coast(&mut self, samples: u64, loops: &Loops) -> bool {
         self.nco.advance(samples);
         self.begin_period();
         self.is_whole = false;
         // The turn between two prompts measures the frequency, but not across a gap.
         self.prompt = Complex64::ZERO;
+        self.coasted = self.coasted.saturating_add(samples);
+        self.coasted as f64 <= COAST_SECONDS * loops.samples.rate_hz
     }
 
     /// Corrects the phases from the sums of a period; returns whether the satellite is still tracked.
@@ -179,6 +187,7 @@ impl Channel {
         }
         let before = std::mem::replace(&mut self.prompt, prompt);
         self.periods += 1;
+        self.coasted = 0;
         let seconds = self.periods as f64 * period_seconds;
         let mut frequency_hz = self.doppler_hz;
         if seconds < PULL_IN_SECONDS {
@@ -189,10 +198,13 @@ impl Channel {
                 self.doppler_hz += error_hz / (2.0 + self.periods as f64 / 8.0);
                 frequency_hz = self.doppler_hz;
             }
-        } else if prompt.re != 0.0 {
-            let error_turns = (prompt.im / prompt.re).atan() / TAU;
-            self.doppler_hz += loops.natural.powi(2) * period_seconds * error_turns;
-            frequency_hz = self.doppler_hz + std::f64::consts::SQRT_2 * loops.natural * error_turns;
+        } else {
+            if prompt.re != 0.0 {
+                let error_turns = (prompt.im / prompt.re).atan() / TAU;
+                self.doppler_hz += loops.natural.powi(2) * period_seconds * error_turns;
+                frequency_hz =
+                    self.doppler_hz + std::f64::consts::SQRT_2 * loops.natural * error_turns;
+            }
             self.average(prompt, period_seconds);
         }
         let rate_hz = loops.samples.rate_hz;
@@ -212,14 +224,14 @@ impl Channel {
         is_held || !is_settled
     }
 
+    /// Adds a period to the means. A period of zeros has no phase: its cos 2 phi is 0, the mean of noise, so that the lock
+    /// ends.
     fn average(&mut self, prompt: Complex64, period_seconds: f64) {
         let power = prompt.norm_sqr();
-        if power == 0.0 {
-            return;
-        }
         self.averaged += 1.0;
         let weight = (1.0 / self.averaged).max(period_seconds / MEMORY_SECONDS);
-        let cosine = (prompt.re.powi(2) - prompt.im.powi(2)) / power;
+        let cosine =
+            if power > 0.0 { (prompt.re.powi(2) - prompt.im.powi(2)) / power } else { 0.0 };
         for (mean, value) in self.means.iter_mut().zip([power, power.powi(2), cosine]) {
             *mean += weight * (value - *mean);
         }
@@ -285,7 +297,7 @@ mod tests {
             channel.sums = [0.5 * sum, sum, 0.5 * sum];
             assert!(channel.steer(&loops));
             assert!((channel.doppler_hz - 1000.0).abs() < 1e-9, "{}", channel.doppler_hz);
-            channel.coast(1234);
+            assert!(channel.coast(1234, &loops));
         }
         // Without a gap it does: an eighth of a turn in a millisecond.
         for turns in [0.0, 0.125] {
@@ -316,6 +328,49 @@ mod tests {
             assert!(channel.steer(&loops));
             assert!(channel.is_locked() || period < 260);
         }
+    }
+
+    #[test]
+    fn zeros_end_the_lock_within_half_a_second_and_the_channel_within_a_second() {
+        for phase in [0.0, 0.2] {
+            let (mut channel, loops) = channel();
+            for _ in 0..2000 {
+                let sum = Complex64::cis(phase);
+                channel.sums = [0.5 * sum, sum, 0.5 * sum];
+                assert!(channel.steer(&loops));
+            }
+            assert!(channel.is_locked());
+            let (mut locked, mut tracked) = (0, 0);
+            loop {
+                channel.sums = [Complex64::ZERO; 3];
+                let is_tracked = channel.steer(&loops);
+                locked += usize::from(channel.is_locked());
+                if !is_tracked {
+                    break;
+                }
+                tracked += 1;
+                assert!(tracked < 1000, "{:?}", channel.means);
+            }
+            assert!((100..500).contains(&locked), "{locked} ms");
+            assert!(tracked > locked, "{tracked} ms");
+            assert!(channel.cn0_db_hz().abs() < 1e-9, "{}", channel.cn0_db_hz());
+        }
+    }
+
+    #[test]
+    fn phases_are_extrapolated_over_5_seconds_since_the_last_complete_period() {
+        let (mut channel, loops) = channel();
+        let second = 5_000_000;
+        for _ in 0..3 {
+            for _ in 0..5 {
+                assert!(channel.coast(second, &loops));
+            }
+            channel.sums = [0.5, 1.0, 0.5].map(Complex64::from);
+            assert!(channel.steer(&loops));
+        }
+        assert!(channel.coast(5 * second, &loops));
+        assert!(!channel.coast(1, &loops));
+        assert!(!channel.coast(u64::MAX, &loops));
     }
 
     #[test]

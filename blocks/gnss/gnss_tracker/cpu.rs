@@ -50,7 +50,7 @@ impl Tracker {
             ),
             lost: env.counters.count(
                 "satellites_lost",
-                "satellites dropped because of a weak signal, NaN samples, a timestamp that goes back, or a new time base",
+                "satellites dropped because of a weak signal, a long gap, NaN samples, a timestamp that goes back, or a new time base",
             ),
         }
     }
@@ -73,13 +73,14 @@ impl Tracker {
         let rows = rows.map_or(Ok(&[][..]), Frame::as_slice::<[f64; gnss_acquisition::VALUES]>);
         let rows = rows.expect(fxgraph::ON_HOST);
         for (n, channel) in channels.iter_mut().enumerate() {
-            match (gap, channel.as_mut()) {
-                (Some(0), _) | (_, None) => {}
-                (Some(gap), Some(channel)) => channel.coast(self.samples.samples_in(gap)),
-                (None, Some(_)) => {
-                    *channel = None;
-                    self.lost.add(1);
-                }
+            let is_tracked = match (gap, channel.as_mut()) {
+                (Some(0), _) | (_, None) => true,
+                (Some(gap), Some(channel)) => channel.coast(self.samples.samples_in(gap), loops),
+                (None, Some(_)) => false,
+            };
+            if !is_tracked {
+                *channel = None;
+                self.lost.add(1);
             }
             if let (Some(row), None) = (rows.get(n), &channel) {
                 // Code and sums are allocated when a satellite is found, which is rare.
@@ -87,9 +88,12 @@ impl Tracker {
                 self.begun.add(u64::from(channel.is_some()));
             }
             if let Some(tracked) = channel {
-                if !is_whole {
-                    tracked.coast(samples);
-                } else if !tracked.follow(planes, correlator, loops) {
+                let is_tracked = if is_whole {
+                    tracked.follow(planes, correlator, loops)
+                } else {
+                    tracked.coast(samples, loops)
+                };
+                if !is_tracked {
                     *channel = None;
                     self.lost.add(1);
                 }
@@ -101,7 +105,7 @@ impl Tracker {
         for (row, channel) in payload.iter_mut().zip(channels) {
             *row = channel.as_ref().map_or([0.0; VALUES], Channel::values);
         }
-        self.report.add(payload);
+        self.report.add(payload, is_whole);
     }
 }
 

@@ -16,7 +16,7 @@ struct Satellite {
     label: String,
     /// Lock (0 or 1), C/N0 and Doppler shift.
     gauges: [Gauge; 3],
-    /// C/N0 and Doppler shift when it was locked last.
+    /// C/N0 and Doppler shift when it was locked last; NaN if not known.
     last: [f64; 2],
     is_locked: bool,
     locked_frames: u64,
@@ -29,12 +29,15 @@ impl Report {
             let gauge = |name, help| env.counters.gauge_of(name, help, "satellite", label.clone());
             Satellite {
                 gauges: [
-                    gauge("satellite_locked", "1 while the satellite is locked"),
+                    gauge(
+                        "satellite_locked",
+                        "1 while the satellite is locked, also over a short gap; 0 without samples for 5 s",
+                    ),
                     gauge("cn0_db_hz", "C/N0 of the satellite while it is locked"),
                     gauge("doppler_hz", "Doppler shift of the satellite while it is locked"),
                 ],
                 label,
-                last: [0.0; 2],
+                last: [f64::NAN; 2],
                 is_locked: false,
                 locked_frames: 0,
                 tracked_frames: 0,
@@ -47,17 +50,22 @@ impl Report {
         }
     }
 
-    /// Adds the rows of a frame.
-    pub fn add(&mut self, rows: &[[f64; VALUES]]) {
+    /// Adds the rows of a frame. Without valid samples (`is_whole` false) the rows are extrapolated: the frame does not
+    /// count as locked, and the gauges stay as long as the satellite is tracked.
+    pub fn add(&mut self, rows: &[[f64; VALUES]], is_whole: bool) {
         for (satellite, row) in self.satellites.iter_mut().zip(rows) {
             let [_, prn, locked, cn0_db_hz, doppler_hz, ..] = *row;
             satellite.tracked_frames += u64::from(prn > 0.0);
             satellite.is_locked = locked > 0.5;
             let mut shown = [locked, f64::NAN, f64::NAN];
             if satellite.is_locked {
-                satellite.locked_frames += 1;
-                satellite.last = [cn0_db_hz, doppler_hz];
+                // In a row 0 is a C/N0 that is not known.
+                let cn0_db_hz = if cn0_db_hz == 0.0 { f64::NAN } else { cn0_db_hz };
                 shown = [locked, cn0_db_hz, doppler_hz];
+                if is_whole {
+                    satellite.locked_frames += 1;
+                    satellite.last = [cn0_db_hz, doppler_hz];
+                }
             }
             for (gauge, value) in satellite.gauges.iter().zip(shown) {
                 gauge.set(value);
@@ -76,15 +84,13 @@ impl Report {
         {
             let seconds = |frames: &u64| *frames as f64 * self.frame_seconds;
             let (locked, tracked) = (seconds(locked_frames), seconds(tracked_frames));
-            // Writing to a string cannot fail.
-            let _ = if *locked_frames > 0 {
-                writeln!(
-                    text,
-                    "{label:<9} {doppler:>13.1} {cn0:>13.1} {locked:>11.2} {tracked:>12.2}"
-                )
-            } else {
-                writeln!(text, "{label:<9} {:>13} {:>13} {locked:>11.2} {tracked:>12.2}", "-", "-")
+            let known = |value: &f64| {
+                if value.is_nan() { "-".to_owned() } else { format!("{value:.1}") }
             };
+            let (doppler, cn0) = (known(doppler), known(cn0));
+            // Writing to a string cannot fail.
+            let _ =
+                writeln!(text, "{label:<9} {doppler:>13} {cn0:>13} {locked:>11.2} {tracked:>12.2}");
         }
         self.summary.set(text);
     }

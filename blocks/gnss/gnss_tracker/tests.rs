@@ -15,9 +15,55 @@ use serde_json::{Value, json};
 const RATE_HZ: f64 = 5e6;
 const SAMPLES: usize = 100_000;
 
+/// Samples of a frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Given {
+    Signal,
+    /// Valid samples without a signal, as from a digitiser without an antenna.
+    Zeros,
+    /// No samples: the frame is flagged.
+    Flagged,
+}
+
+/// Results of the tracker.
+struct Tracked {
+    /// Rows of each frame.
+    rows: Vec<Vec<[f64; VALUES]>>,
+    /// Gauges of the first satellite after each frame: lock, C/N0 and Doppler shift.
+    gauges: Vec<[Option<f64>; 3]>,
+    /// Satellites dropped.
+    dropped: u64,
+    table: String,
+}
+
+impl Tracked {
+    /// Seconds in the row of the first satellite in the table: locked and tracked.
+    fn seconds(&self) -> [f64; 2] {
+        let row = self.table.lines().nth(2).unwrap();
+        let words: Vec<&str> = row.split_whitespace().collect();
+        [words[3], words[4]].map(|word| word.parse().unwrap())
+    }
+
+    /// Number of frames after which the gauge said that the first satellite is locked.
+    fn shown_as_locked(&self) -> usize {
+        self.gauges.iter().filter(|gauges| gauges[0] == Some(1.0)).count()
+    }
+}
+
 /// Returns the rows of each frame of the simulated signal, started from `found`; frames in `lost` have no
 /// samples.
 fn track(sky: Value, found: &[Acquired], lost: &[usize], frames: usize) -> Vec<Vec<[f64; VALUES]>> {
+    let given = |n| if lost.contains(&n) { Given::Flagged } else { Given::Signal };
+    follow(sky, found, given, frames).rows
+}
+
+/// Tracks the simulated signal in the frames that have it, started from `found`.
+fn follow(
+    sky: Value,
+    found: &[Acquired],
+    given: impl Fn(usize) -> Given,
+    frames: usize,
+) -> Tracked {
     let sky: GnssSignalSimulator = serde_json::from_value(sky).unwrap();
     let sky_ports = Ports { inputs: vec![], outputs: sky.outputs(&[]).unwrap() };
     let mut source =
@@ -34,18 +80,40 @@ fn track(sky: Value, found: &[Acquired], lost: &[usize], frames: usize) -> Vec<V
     };
     let inputs = vec![sky_ports.outputs[0].clone(), acquired];
     let ports = Ports { outputs: kind.outputs(&inputs).unwrap(), inputs };
-    let mut tracker =
-        Harness::new(kind.build(&ports.inputs, &Env::detached("track")).unwrap(), &ports, 2)
-            .unwrap();
-    let mut rows = Vec::new();
+    let env = Env::detached("track");
+    let mut tracker = Harness::new(kind.build(&ports.inputs, &env).unwrap(), &ports, 2).unwrap();
+    let gauge = |name: &str| {
+        let all = env.counters.gauges();
+        let is_it = |label: &Option<(&str, String)>| {
+            label.as_ref().is_some_and(|label| (label.0, label.1.as_str()) == ("satellite", "0"))
+        };
+        let named = all.iter().find(|named| named.name == name && is_it(&named.label));
+        named.unwrap().gauge.get()
+    };
+    let last_signal = (0..frames).rfind(|n| given(*n) == Given::Signal);
+    let (mut rows, mut gauges) = (Vec::new(), Vec::new());
     for n in 0..frames {
-        Harness::block_on(source.step()).unwrap();
-        let frame = source.receive(0).unwrap();
-        let timestamp = frame.header().timestamp;
-        if lost.contains(&n) {
-            tracker.send(0, |frame| frame.header_mut().timestamp = timestamp);
-        } else {
-            tracker.share(0, frame);
+        let timestamp = (n * SAMPLES) as u64;
+        let simulated = (Some(n) <= last_signal).then(|| {
+            Harness::block_on(source.step()).unwrap();
+            source.receive(0).unwrap()
+        });
+        match (given(n), simulated) {
+            (Given::Signal, frame) => {
+                let frame = frame.unwrap();
+                assert_eq!(frame.header().timestamp, timestamp);
+                tracker.share(0, frame);
+            }
+            (Given::Zeros, _) => {
+                tracker.send(0, |frame| {
+                    frame.fill_validity(1);
+                    frame.header_mut().timestamp = timestamp;
+                    frame.as_mut_slice::<u8>().unwrap().fill(0);
+                });
+            }
+            (Given::Flagged, _) => {
+                tracker.send(0, |frame| frame.header_mut().timestamp = timestamp);
+            }
         }
         tracker.send(1, |frame| {
             frame.fill_validity(1);
@@ -58,8 +126,23 @@ fn track(sky: Value, found: &[Acquired], lost: &[usize], frames: usize) -> Vec<V
         });
         Harness::block_on(tracker.run()).unwrap();
         rows.push(tracker.receive(0).unwrap().as_slice::<[f64; VALUES]>().unwrap().to_vec());
+        gauges.push(["satellite_locked", "cn0_db_hz", "doppler_hz"].map(gauge));
     }
-    rows
+    tracker.end(0);
+    tracker.end(1);
+    Harness::block_on(tracker.run()).unwrap();
+    let dropped = env.counters.list();
+    let dropped = dropped.iter().find(|named| named.name == "satellites_lost").unwrap();
+    Tracked { rows, gauges, dropped: dropped.counter.get(), table: env.summary.get() }
+}
+
+/// One strong satellite, and how it was found.
+fn strong() -> (Value, [Acquired; 1]) {
+    let sky = json!({
+        "satellites": [{"system": "gps_l1_ca", "prn": 3, "doppler_hz": 700, "code_phase_chips": 9.5, "cn0_db_hz": 48}],
+        "samples_per_frame": SAMPLES, "seed": 4,
+    });
+    (sky, [acquired(System::GpsL1Ca, 3, 705.0, 9.5)])
 }
 
 fn acquired(system: System, prn: usize, doppler_hz: f64, code_phase_chips: f64) -> Acquired {
@@ -125,6 +208,62 @@ fn absent_satellite_is_dropped_and_missing_frames_are_bridged() {
     assert!(row[2] > 0.5);
     let expected = 9.5 + code_rate_hz(700.0) * 60.0 * SAMPLES as f64 / RATE_HZ;
     assert!(apart(row[5], expected, 1023.0).abs() < 0.05);
+}
+
+#[test]
+fn zeros_after_a_lock_drop_the_satellite() {
+    // 0.8 s of signal, then 2 s without an antenna.
+    let (sky, found) = strong();
+    let given = |n| if n < 40 { Given::Signal } else { Given::Zeros };
+    let tracked = follow(sky, &found, given, 140);
+    assert!(tracked.rows[39][0][2] > 0.5);
+    let [locked, cn0_db_hz, doppler_hz] = tracked.gauges[39];
+    assert_eq!(locked, Some(1.0));
+    assert!((cn0_db_hz.unwrap() - 48.0).abs() < 2.0, "{cn0_db_hz:?}");
+    assert!((doppler_hz.unwrap() - 700.0).abs() < 5.0, "{doppler_hz:?}");
+    // A second later.
+    assert!(tracked.rows[90][0].iter().all(|value| *value == 0.0), "{:?}", tracked.rows[90][0]);
+    assert!(tracked.gauges[90..].iter().all(|gauges| *gauges == [Some(0.0), None, None]));
+    assert_eq!(tracked.dropped, 1);
+    assert!(tracked.table.starts_with("0 of 1 satellites locked"), "{}", tracked.table);
+    let [locked, followed] = tracked.seconds();
+    assert!(locked > 0.3 && locked < 0.8 + 0.5, "{}", tracked.table);
+    assert!(followed > locked && followed < 0.8 + 1.0, "{}", tracked.table);
+    assert!((locked - 0.02 * tracked.shown_as_locked() as f64).abs() < 1e-9, "{}", tracked.table);
+}
+
+#[test]
+fn flagged_frames_do_not_count_as_locked_and_drop_the_satellite_after_5_seconds() {
+    let (sky, found) = strong();
+    let given = |n| if n < 40 { Given::Signal } else { Given::Flagged };
+    let tracked = follow(sky, &found, given, 300);
+    let before = tracked.gauges[39];
+    assert_eq!(before[0], Some(1.0));
+    assert!(tracked.gauges[40..290].iter().all(|gauges| *gauges == before));
+    assert!(tracked.gauges[290..].iter().all(|gauges| *gauges == [Some(0.0), None, None]));
+    assert!(tracked.rows[299][0].iter().all(|value| *value == 0.0));
+    assert_eq!(tracked.dropped, 1);
+    assert!(tracked.table.starts_with("0 of 1 satellites locked"), "{}", tracked.table);
+    let [locked, followed] = tracked.seconds();
+    let of_signal = tracked.rows[..40].iter().filter(|rows| rows[0][2] > 0.5).count();
+    assert!(of_signal > 20, "{of_signal} frames");
+    assert!((locked - 0.02 * of_signal as f64).abs() < 1e-9, "{}", tracked.table);
+    assert!((followed - 0.02 * 290.0).abs() < 1e-9, "{}", tracked.table);
+}
+
+#[test]
+fn gap_of_2_seconds_keeps_the_lock() {
+    let (sky, found) = strong();
+    let given = |n| if (40..140).contains(&n) { Given::Flagged } else { Given::Signal };
+    let tracked = follow(sky, &found, given, 180);
+    assert!(tracked.gauges[40..].iter().all(|gauges| gauges[0] == Some(1.0)));
+    assert_eq!(tracked.dropped, 0);
+    let row = tracked.rows[179][0];
+    let expected = 9.5 + code_rate_hz(700.0) * 180.0 * SAMPLES as f64 / RATE_HZ;
+    assert!(row[2] > 0.5 && apart(row[5], expected, 1023.0).abs() < 0.05, "{row:?}");
+    let [locked, followed] = tracked.seconds();
+    let shown = 0.02 * (tracked.shown_as_locked() - 100) as f64;
+    assert!((locked - shown).abs() < 1e-9 && followed > 3.59, "{}", tracked.table);
 }
 
 #[test]
