@@ -5,10 +5,15 @@ use crate::common::visibilities::parallel;
 use fxgraph::{Band, Block, BlockError, Counter, Env, Frame, Io, Next, PortType, Summary};
 use fxgraph_dsp::fringe::{Expected, Measured, measure};
 use num_complex::Complex64;
+use std::f64::consts::TAU;
 use std::fmt::Write;
 
 /// Largest number of baselines in the table; those with the largest deviations are shown.
 const MAX_ROWS: usize = 20;
+/// Largest number of baselines that an error names.
+const MAX_NAMES: usize = 8;
+/// Probability that noise on a baseline counts as a fringe.
+const FALSE_ALARM: f64 = 1e-5;
 
 /// The running block.
 pub struct Check {
@@ -34,11 +39,12 @@ struct Row {
     /// Numbers of the antennas.
     antennas: (u32, u32),
     expected: Expected,
+    /// `None` for a baseline without a fringe above the noise.
     measured: Option<Measured>,
 }
 
 impl Row {
-    /// Absolute deviation in degrees; 180, the largest, for a baseline without signal.
+    /// Absolute deviation in degrees; 180, the largest, for a baseline without a fringe.
     fn deviation(&self) -> f64 {
         self.measured.map_or(180.0, |measured| measured.deviation_degrees.abs())
     }
@@ -117,8 +123,7 @@ impl Check {
 
     /// Rows of the table for all baselines between two antennas.
     fn rows(&self, band: &Band) -> Vec<Row> {
-        // The lowest channel of a real-sampled band contains the DC offsets of the digitisers.
-        let first = usize::from(band.first_channel == 0 && self.channels > 1);
+        let first = first_used(band, self.channels);
         let hz: Vec<f64> = (first..self.channels).map(|c| band.channel_hz(c)).collect();
         let mut rows = Vec::new();
         for a2 in 0..self.parameters.antennas_enu_metres.len() {
@@ -126,7 +131,10 @@ impl Check {
                 let baseline = a2 * (a2 + 1) / 2 + a1;
                 let all = &self.sums[baseline * self.channels..][..self.channels];
                 let expected = self.expected(a1, a2);
-                let measured = measure(&all[first..], &hz, band.centre_hz, &expected);
+                let used = &all[first..];
+                let measured = measure(used, &hz, band.centre_hz, &expected).filter(|found| {
+                    ln_false_alarm(used, &hz, found.delay_seconds) < FALSE_ALARM.ln()
+                });
                 let antennas = (self.numbers[a1], self.numbers[a2]);
                 rows.push(Row { antennas, expected, measured });
             }
@@ -137,15 +145,21 @@ impl Check {
     /// Writes the table to the summary.
     ///
     /// # Errors
-    /// If a baseline exceeds a limit, or if no visibilities arrived.
+    /// With a limit: if no visibilities arrived, if a baseline has no fringe, or if it exceeds a limit.
     fn conclude(&self) -> Result<(), BlockError> {
         let Some(band) = &self.band else { return Ok(()) };
         let mut rows = self.rows(band);
         let most = self.parameters.max_phase_error_degrees;
+        let most_seconds = self.parameters.max_delay_error_seconds;
+        let has_limit = most.is_some() || most_seconds.is_some();
         if self.dumps.get() == 0 {
             self.summary.set("no visibilities arrived\n");
-            return most.map_or(Ok(()), |_| Err(BlockError::new("no visibilities arrived")));
+            if has_limit {
+                return Err(BlockError::new("no visibilities arrived"));
+            }
+            return Ok(());
         }
+        let without = without_fringe(&rows);
         rows.sort_by(|a, b| b.deviation().total_cmp(&a.deviation()));
         let worst = rows.first().map(|row| (row.antennas, row.deviation()));
         let worst_delay = rows
@@ -156,6 +170,9 @@ impl Check {
         rows.truncate(MAX_ROWS);
         rows.sort_by_key(|row| (row.antennas.1, row.antennas.0));
         self.summary.set(self.table(&rows, left_out, worst, band));
+        if let (true, Some(without)) = (has_limit, without) {
+            return Err(BlockError::new(without));
+        }
         match (worst, most) {
             (Some(((a1, a2), deviation)), Some(most)) if deviation > most => {
                 return Err(BlockError::new(format!(
@@ -164,7 +181,7 @@ impl Check {
             }
             _ => {}
         }
-        match (worst_delay, self.parameters.max_delay_error_seconds) {
+        match (worst_delay, most_seconds) {
             (Some(((a1, a2), error)), Some(most)) if error > most => Err(BlockError::new(format!(
                 "the delay of baseline {a1}-{a2} deviates by {:.3} ns, the limit is {:.3}",
                 error * 1e9,
@@ -197,7 +214,7 @@ impl Check {
             let phase = wrapped(expected.phase(centre, centre).to_degrees());
             // Writing to a string cannot fail.
             let _ = match measured {
-                None => writeln!(text, "{baseline:<8} {delay:>10.3}  no signal {phase:>11.2}"),
+                None => writeln!(text, "{baseline:<8} {delay:>10.3}  no fringe {phase:>11.2}"),
                 Some(found) => writeln!(
                     text,
                     "{baseline:<8} {delay:>10.3} {:>9.3} {phase:>11.2} {:>9.2} {:>10.2} {:>9.1} %",
@@ -219,6 +236,51 @@ impl Check {
             let _ = write!(text, ", limit {most}");
         }
         text + "\n"
+    }
+}
+
+/// Returns the first channel that is measured: the lowest one of a real-sampled band contains the DC offsets of the
+/// digitisers.
+pub(super) fn first_used(band: &Band, channels: usize) -> usize {
+    usize::from(band.first_channel == 0 && channels > 1)
+}
+
+/// Returns an upper bound of the natural logarithm of the probability that visibilities of noise (one per channel at `hz`)
+/// add up at the best of all delays as well as these do at `delay_seconds`.
+///
+/// `x = |sum V|^2 / (n sum |V|^2)` of noise in n channels exceeds a value at one delay with the probability
+/// `(1 - x)^(n - 1)`; the best delay is within a tube about all fringes on the unit sphere of the visibilities, whose
+/// volume is less than `n^(3/2) (1 - x)^(n - 3/2)` (Hotelling 1939). One channel is never enough.
+pub(super) fn ln_false_alarm(visibilities: &[Complex64], hz: &[f64], delay_seconds: f64) -> f64 {
+    let with_data = visibilities.iter().filter(|v| v.norm_sqr() > 0.0).count();
+    if with_data < 2 {
+        return 0.0;
+    }
+    let turned = |(v, at): (&Complex64, &f64)| {
+        v * Complex64::cis(TAU * ((at - hz[0]) * delay_seconds).fract())
+    };
+    let sum: Complex64 = visibilities.iter().zip(hz).map(turned).sum();
+    let power: f64 = visibilities.iter().map(Complex64::norm_sqr).sum();
+    let n = with_data as f64;
+    let part = (sum.norm_sqr() / (n * power)).min(1.0);
+    // The length of the tube depends on the distances of the channels, also of those without data.
+    (visibilities.len() as f64 * n.sqrt()).ln() + (n - 1.5) * (1.0 - part).ln()
+}
+
+/// Names the baselines that have no fringe above the noise; `None` if all have one.
+fn without_fringe(rows: &[Row]) -> Option<String> {
+    let all = rows.iter().filter(|row| row.measured.is_none());
+    let names: Vec<String> =
+        all.map(|row| format!("{}-{}", row.antennas.0, row.antennas.1)).collect();
+    let more = match names.len().saturating_sub(MAX_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let listed = names.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => None,
+        1 => Some(format!("baseline {listed} has no fringe above the noise")),
+        _ => Some(format!("baselines {listed}{more} have no fringe above the noise")),
     }
 }
 

@@ -32,13 +32,21 @@ pub struct FringeCheck {
     /// Dumps at the start that are left out, for example until a calibration has converged.
     #[param(default)]
     pub skip_dumps: u64,
-    /// Largest phase error of a baseline, in degrees; the run fails if it is exceeded.
+    /// Largest phase error of a baseline, in degrees; the run fails if it is exceeded, if a baseline has no fringe above
+    /// the noise, or if no visibilities arrive.
     pub max_phase_error_degrees: Option<f64>,
-    /// Largest error of the measured delay of a baseline, in seconds; the run fails if it is exceeded.
+    /// Largest error of the measured delay of a baseline, in seconds; the run fails if it is exceeded, if a baseline has
+    /// no fringe above the noise, or if no visibilities arrive.
     pub max_delay_error_seconds: Option<f64>,
 }
 
 impl FringeCheck {
+    /// Returns the name of the first limit that is set.
+    fn limit(&self) -> Option<&'static str> {
+        let phase = self.max_phase_error_degrees.map(|_| "max_phase_error_degrees");
+        phase.or(self.max_delay_error_seconds.map(|_| "max_delay_error_seconds"))
+    }
+
     fn check_parameters(&self, rejections: &mut Vec<Rejection>) {
         let antennas = self.antennas_enu_metres.len();
         for (parameter, values) in [
@@ -150,6 +158,16 @@ impl KindSpec for FringeCheck {
             rejections.push(
                 Rejection::new(codes::INPUT_AXIS, At::Input(0), "the input has no band")
                     .help("insert a `pfb`, or set `band` of the source"),
+            );
+        }
+        let used = input.band.zip(input.axis_len("channel"));
+        let used = used.map(|(band, channels)| channels - cpu::first_used(&band, channels));
+        if let (Some(..3), Some(parameter)) = (used, self.limit()) {
+            let message =
+                format!("`{parameter}` needs three channels, to tell a fringe from noise");
+            rejections.push(
+                Rejection::parameter(parameter, message)
+                    .help("give more channels (the lowest one of the band is left out)"),
             );
         }
         match found {

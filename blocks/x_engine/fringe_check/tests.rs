@@ -4,6 +4,8 @@
 use super::*;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Env, Ports, ValidityType};
+use fxgraph_dsp::fringe::Expected;
+use fxgraph_dsp::random::Random;
 use num_complex::Complex64;
 use std::f64::consts::TAU;
 
@@ -31,8 +33,28 @@ fn check(
     extra_seconds: f64,
     extra_degrees: f64,
 ) -> (String, Result<(), String>) {
-    assert!(parameters.outputs(&[input()]).is_ok());
-    let ports = Ports { inputs: vec![input()], outputs: vec![] };
+    check_channels(parameters, CHANNELS, |hz, a1, a2| {
+        let extra = |a| if a == 2 { (extra_seconds, extra_degrees) } else { (0.0, 0.0) };
+        field(hz, a1, extra(a1)) * field(hz, a2, extra(a2)).conj() * 1e6
+    })
+}
+
+/// Signal of the source at an antenna, with an extra delay in seconds and an extra phase in degrees.
+fn field(hz: f64, antenna: usize, (seconds, degrees): (f64, f64)) -> Complex64 {
+    let delay = SKY.delay_seconds(PLACES[antenna]) + seconds;
+    Complex64::cis(degrees.to_radians() - TAU * hz * delay)
+}
+
+/// Runs a check on a dump of this number of channels, of the visibilities that a function of frequency and antennas
+/// gives.
+fn check_channels(
+    parameters: &FringeCheck,
+    channels: usize,
+    mut visibility: impl FnMut(f64, usize, usize) -> Complex64,
+) -> (String, Result<(), String>) {
+    let port = of_channels(channels);
+    assert!(parameters.outputs(std::slice::from_ref(&port)).is_ok());
+    let ports = Ports { inputs: vec![port], outputs: vec![] };
     let env = Env::detached("check");
     let block = parameters.build(&ports.inputs, &env).unwrap();
     let mut harness = Harness::new(block, &ports, 4).unwrap();
@@ -41,21 +63,41 @@ fn check(
         let cells = frame.as_mut_slice::<[[i32; 2]; 4]>().unwrap();
         for (n, cell) in cells.iter_mut().enumerate() {
             let (channel, baseline) = (n / 6, n % 6);
-            let hz = channel as f64 * 856e6 / CHANNELS as f64;
+            let hz = channel as f64 * 856e6 / channels as f64;
             let a2 = [0, 1, 1, 2, 2, 2][baseline];
             let a1 = baseline - a2 * (a2 + 1) / 2;
-            let field = |a: usize| {
-                let extra = if a == 2 { extra_seconds } else { 0.0 };
-                let turn = if a == 2 { extra_degrees.to_radians() } else { 0.0 };
-                Complex64::cis(turn - TAU * hz * (SKY.delay_seconds(PLACES[a]) + extra))
-            };
-            let v = field(a1) * field(a2).conj() * 1e6;
+            let v = visibility(hz, a1, a2);
             *cell = [[v.re as i32, v.im as i32]; 4];
         }
     });
     harness.end(0);
     let result = Harness::block_on(harness.run()).map(|_| ()).map_err(|e| e.to_string());
     (env.summary.get(), result)
+}
+
+/// The input with this number of channels.
+fn of_channels(channels: usize) -> PortType {
+    let mut port = input();
+    port.axes[0].len = channels;
+    port.band = Some(Band::signed(channels, 0, 428e6, 856e6));
+    port
+}
+
+/// The same check with only a limit of the phase, with only one of the delay, and with both.
+fn limited(degrees: f64, seconds: f64) -> [FringeCheck; 3] {
+    [(Some(degrees), None), (None, Some(seconds)), (Some(degrees), Some(seconds))].map(
+        |(max_phase_error_degrees, max_delay_error_seconds)| FringeCheck {
+            max_phase_error_degrees,
+            max_delay_error_seconds,
+            ..parameters()
+        },
+    )
+}
+
+/// Complex noise with a variance of 1 in each part.
+fn noise(random: &mut Random) -> Complex64 {
+    let [re, im] = random.normal_pair();
+    Complex64::new(re, im)
 }
 
 fn parameters() -> FringeCheck {
@@ -133,7 +175,7 @@ fn applied_delays_rotate_the_band_about_its_centre() {
     let mut with = parameters();
     with.applied_delays_seconds.clone_from(&delays);
     with.applied_phases_radians = vec![0.0, 0.1, 0.2];
-    let expected = fxgraph_dsp::fringe::Expected {
+    let expected = Expected {
         delay_seconds: -delays[0] + delays[1],
         applied_seconds: delays[0] - delays[1],
         applied_radians: -0.1,
@@ -146,14 +188,113 @@ fn applied_delays_rotate_the_band_about_its_centre() {
 
 #[test]
 fn run_without_visibilities_fails_only_with_a_limit() {
-    for (most, fails) in [(Some(1.0), true), (None, false)] {
-        let mut parameters = parameters();
-        parameters.max_phase_error_degrees = most;
+    let without = FringeCheck { max_phase_error_degrees: None, ..parameters() };
+    let with = limited(1.0, 1e-10).map(|parameters| (parameters, true));
+    for (parameters, fails) in with.into_iter().chain([(without, false)]) {
         let ports = Ports { inputs: vec![input()], outputs: vec![] };
         let block = parameters.build(&ports.inputs, &Env::detached("check")).unwrap();
         let mut harness = Harness::new(block, &ports, 4).unwrap();
         harness.end(0);
-        assert_eq!(Harness::block_on(harness.run()).is_err(), fails);
+        let result = Harness::block_on(harness.run()).map(|_| ()).map_err(|e| e.to_string());
+        let expected = if fails { Err("no visibilities arrived".to_owned()) } else { Ok(()) };
+        assert_eq!(result, expected);
+    }
+}
+
+#[test]
+fn dead_antenna_fails_with_either_limit_and_its_baselines_are_named() {
+    let of_antennas = |hz, a1, a2| field(hz, a1, (0.0, 0.0)) * field(hz, a2, (0.0, 0.0)).conj();
+    // Antenna 1 gives zeros; later its visibilities are noise.
+    for (amplitude, seed) in [(0.0, 1), (3e4, 2)] {
+        let mut random = Random::new(seed);
+        let mut visibility = |hz, a1: usize, a2: usize| {
+            let is_dead = a1 == 1 || a2 == 1;
+            if is_dead { noise(&mut random) * amplitude } else { of_antennas(hz, a1, a2) * 1e6 }
+        };
+        // Limits that no deviation exceeds.
+        for parameters in limited(360.0, 1.0) {
+            let (summary, result) = check_channels(&parameters, CHANNELS, &mut visibility);
+            let error = result.unwrap_err();
+            assert_eq!(error, "baselines 0-1, 1-2 have no fringe above the noise");
+            assert_eq!(summary.matches("no fringe").count(), 2, "{summary}");
+        }
+        let without = FringeCheck { max_phase_error_degrees: None, ..parameters() };
+        assert_eq!(check_channels(&without, CHANNELS, visibility).1, Ok(()));
+    }
+}
+
+#[test]
+fn noise_alone_fails_with_either_limit() {
+    let mut random = Random::new(3);
+    for channels in [4, 16, 256] {
+        for _ in 0..100 {
+            for parameters in limited(360.0, 1.0) {
+                let noise = |_, _, _| noise(&mut random) * 1e4;
+                let error = check_channels(&parameters, channels, noise).1.unwrap_err();
+                assert_eq!(error, "baselines 0-1, 0-2, 1-2 have no fringe above the noise");
+            }
+        }
+    }
+}
+
+#[test]
+fn lines_that_only_one_channel_has_are_no_fringe() {
+    let mut random = Random::new(5);
+    for noise_rms in [0.0, 1e3] {
+        for parameters in limited(360.0, 1.0) {
+            let (_, result) = check_channels(&parameters, CHANNELS, |hz, _, _| {
+                let line = if (hz - 428e6).abs() < 1.0 { 1e6 } else { 0.0 };
+                line + noise(&mut random) * noise_rms
+            });
+            let error = result.unwrap_err();
+            assert_eq!(error, "baselines 0-1, 0-2, 1-2 have no fringe above the noise");
+        }
+    }
+}
+
+#[test]
+fn noise_counts_as_a_fringe_as_seldom_as_stated() {
+    let mut random = Random::new(6);
+    for channels in [2, 3, 8, 64] {
+        let hz: Vec<f64> = (0..channels).map(|channel| 1e9 + 1e6 * f64::from(channel)).collect();
+        let count = 10_000;
+        let stated = (0..count).filter(|_| {
+            let values: Vec<Complex64> = hz.iter().map(|_| noise(&mut random)).collect();
+            let found = fxgraph_dsp::fringe::measure(&values, &hz, hz[0], &Expected::default());
+            cpu::ln_false_alarm(&values, &hz, found.unwrap().delay_seconds) < 0.01_f64.ln()
+        });
+        let rate = stated.count() as f64 / f64::from(count);
+        // A bound, but not far away.
+        assert!((0.001..0.012).contains(&rate), "{channels} channels: {rate}");
+    }
+}
+
+#[test]
+fn fringes_in_noise_and_of_few_channels_are_measured() {
+    // The noise of each channel is as strong as the signal; the mean of 256 channels is 16 times stronger.
+    for (channels, rms) in [(256, 1e4), (8, 1e3), (4, 10.0)] {
+        let mut random = Random::new(4);
+        for parameters in limited(20.0, 3e-10) {
+            let (summary, result) = check_channels(&parameters, channels, |hz, a1, a2| {
+                let signal = field(hz, a1, (0.0, 0.0)) * field(hz, a2, (0.0, 0.0)).conj();
+                signal * 1e4 + noise(&mut random) * rms / 2_f64.sqrt()
+            });
+            assert_eq!(result, Ok(()), "{summary}");
+        }
+    }
+}
+
+#[test]
+fn limits_need_three_channels() {
+    // The lowest of several channels is left out.
+    for channels in [1, 2, 3] {
+        for parameters in limited(1.0, 1e-10) {
+            let rejections = parameters.outputs(&[of_channels(channels)]).unwrap_err();
+            assert_eq!(rejections.len(), 1, "{rejections:?}");
+            assert!(rejections[0].message.contains("needs three channels"), "{rejections:?}");
+        }
+        let without = FringeCheck { max_phase_error_degrees: None, ..parameters() };
+        assert!(without.outputs(&[of_channels(channels)]).is_ok());
     }
 }
 
