@@ -4,10 +4,7 @@ use super::samples::Samples;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Rejection};
 use fxgraph_dsp::gnss::satellite::MAX_DOPPLER_HZ;
-use fxgraph_dsp::gnss::system::CHIP_RATE_HZ;
 use fxgraph_dsp::gnss::{Satellite, System};
-use num_complex::Complex64;
-use std::f64::consts::{PI, TAU};
 
 /// Largest number of satellites of one block.
 pub const MAX_SATELLITES: usize = 1024;
@@ -54,26 +51,6 @@ pub fn outside_band(
     None
 }
 
-/// Returns the part of the power of a signal within `half_hz` of the carrier on either side.
-fn part_within(system: System, half_hz: f64) -> f64 {
-    const STEPS: u32 = 2000;
-    if system == System::GpsL1Ca {
-        return system.power_within(half_hz);
-    }
-    // CBOC(6,1,1/11): a chip has 12 entries, each with the transform of a rectangle.
-    let [slow, fast] = [10.0_f64, 1.0].map(|parts| (parts / 11.0).sqrt());
-    let entry =
-        |n: u32| if n < 6 { slow } else { -slow } + if n.is_multiple_of(2) { fast } else { -fast };
-    let most = half_hz / CHIP_RATE_HZ;
-    let density = |x: f64| {
-        let turned = |n: u32| entry(n) * Complex64::cis(-TAU * x * f64::from(n) / 12.0);
-        let angle = PI * x / 12.0;
-        ((0..12).map(turned).sum::<Complex64>() / 12.0).norm_sqr() * (angle.sin() / angle).powi(2)
-    };
-    let middle = |step: u32| most * (f64::from(step) + 0.5) / f64::from(STEPS);
-    2.0 * most / f64::from(STEPS) * (0..STEPS).map(|step| density(middle(step))).sum::<f64>()
-}
-
 /// Returns a warning for each of the `systems` whose main lobes do not fit in the band of `samples`.
 pub fn narrow_bands(
     systems: impl Iterator<Item = System> + Clone,
@@ -84,7 +61,7 @@ pub fn narrow_bands(
         systems.clone().any(|used| used == *system) && half_hz < system.main_lobe_hz()
     };
     let warning = |system: System| {
-        let part = part_within(system, half_hz);
+        let part = system.power_within(half_hz);
         let message = format!(
             "samples at {:.3} MS/s contain {:.1} % of the power of {}: C/N0 is measured {:.1} dB lower",
             1e-6 * samples.rate_hz,

@@ -1,8 +1,9 @@
 //! Supported signals, with the constants of their interface specifications.
 
+use num_complex::Complex64;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::f64::consts::PI;
+use std::f64::consts::{PI, TAU};
 
 /// Signal of a satellite navigation system.
 ///
@@ -116,16 +117,27 @@ impl System {
         }
     }
 
-    /// Returns the part of the signal's power within `half_hz` of the carrier on either side, without the part of CBOC
-    /// at 6.138 MHz.
+    /// Returns the part of the signal's power within `half_hz` of the carrier on either side.
     #[must_use]
     pub fn power_within(self, half_hz: f64) -> f64 {
-        const STEPS: u32 = 10_000;
-        let most = half_hz / CHIP_RATE_HZ;
-        let density = |x: f64| match self {
-            Self::GpsL1Ca => ((PI * x).sin() / (PI * x)).powi(2),
-            Self::GalileoE1b => (2.0 * (0.5 * PI * x).sin().powi(2) / (PI * x)).powi(2),
+        const STEPS: u32 = 2000;
+        // Chips are made of rectangles of equal length: one, or twelve of CBOC(6,1,1/11).
+        let [slow, fast] = [10.0_f64, 1.0].map(|parts| (parts / 11.0).sqrt());
+        let sign = |is_first: bool| if is_first { 1.0 } else { -1.0 };
+        let cboc = |n: u32| slow * sign(n < 6) + fast * sign(n.is_multiple_of(2));
+        let chip: Vec<f64> = match self {
+            Self::GpsL1Ca => vec![1.0],
+            Self::GalileoE1b => (0..12).map(cboc).collect(),
         };
+        let len = chip.len() as f64;
+        let density = |x: f64| {
+            let turned =
+                |(n, level): (usize, &f64)| *level * Complex64::cis(-TAU * x * n as f64 / len);
+            let sum: Complex64 = chip.iter().enumerate().map(turned).sum();
+            let angle = PI * x / len;
+            (sum / len).norm_sqr() * (angle.sin() / angle).powi(2)
+        };
+        let most = half_hz / CHIP_RATE_HZ;
         let middle = |step: u32| most * (f64::from(step) + 0.5) / f64::from(STEPS);
         2.0 * most / f64::from(STEPS) * (0..STEPS).map(|step| density(middle(step))).sum::<f64>()
     }
@@ -147,10 +159,12 @@ mod tests {
 
     #[test]
     fn main_lobes_contain_most_of_the_power() {
-        // SciPy integrals of sinc^2 and of the density of BOC(1,1).
-        for (system, expected) in [(System::GpsL1Ca, 0.902_823), (System::GalileoE1b, 0.855_707)] {
+        // SciPy's integral of sinc^2, and Simpson's rule over the transforms of BOC(1,1) and BOC(6,1) in closed form.
+        for (system, expected) in [(System::GpsL1Ca, 0.902_823), (System::GalileoE1b, 0.799_395)] {
             let part = system.power_within(system.main_lobe_hz());
             assert!((part - expected).abs() < 1e-5, "{part}");
         }
+        let part = System::GalileoE1b.power_within(7.161e6);
+        assert!((part - 0.943_944).abs() < 1e-5, "{part}");
     }
 }
