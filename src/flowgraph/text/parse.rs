@@ -225,7 +225,9 @@ impl Builder<'_> {
             let message = format!(
                 "the values must have at most {MAX_BYTES} bytes of text with all aliases written out"
             );
-            return Err(Box::new(Diagnostic::error(codes::LIMIT, span, message)));
+            let problem = Diagnostic::error(codes::LIMIT, span, message)
+                .help("repeat shorter text, and put arrays into NumPy files: `{npy: FILE}`");
+            return Err(Box::new(problem));
         }
         Ok(())
     }
