@@ -203,6 +203,7 @@ impl Raw {
             filter_delay_samples: 0.0,
             first_timestamp: self.first_timestamp,
             frames: None,
+            restart_every: None,
             missing_every: None,
             pattern: Pattern::Zeros,
             seed: 0,

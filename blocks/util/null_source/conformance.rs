@@ -24,5 +24,17 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         let name = format!("{pattern} {dtype}");
         Case::new(("null_source", "cuda"), name, &parameters, ("", &[]), Tolerance::EXACT, device)
     };
-    CASES.iter().map(case).collect()
+    let restart = json!({
+        "dtype": "i8", "axes": [{ "name": "sample", "len": 777 }], "samples_per_frame": 777, "frames": 2,
+        "pattern": "random", "restart_every": 1,
+    });
+    let restart = Case::new(
+        ("null_source", "cuda"),
+        "restart",
+        &restart,
+        ("", &[]),
+        Tolerance::EXACT,
+        device,
+    );
+    CASES.iter().map(case).chain([restart]).collect()
 }

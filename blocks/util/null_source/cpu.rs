@@ -1,6 +1,6 @@
 //! The CPU implementation, which is the reference.
 
-use super::{NullSource, Pattern, write_validity};
+use super::{NullSource, Pattern, Times, write_validity};
 use fxgraph::{Block, BlockError, Dtype, Io, Next, PortType};
 
 /// The running block.
@@ -8,8 +8,7 @@ pub struct Source {
     dtype: Dtype,
     pattern: Pattern,
     seed: u64,
-    timestamp: u64,
-    step: u64,
+    times: Times,
     full: u32,
     missing_every: Option<u64>,
     frame: u64,
@@ -23,8 +22,7 @@ impl Source {
             dtype: port.dtype,
             pattern: parameters.pattern,
             seed: parameters.seed,
-            timestamp: parameters.first_timestamp,
-            step: port.clock.samples_per_frame,
+            times: Times::new(parameters, port),
             full: port.validity.full,
             missing_every: parameters.missing_every,
             frame: 0,
@@ -40,11 +38,10 @@ impl Block for Source {
         }
         let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
         self.pattern.fill(self.dtype, self.seed, self.frame, frame.as_mut_slice()?);
-        frame.header_mut().timestamp = self.timestamp;
+        self.times.write(frame.header_mut(), self.frame);
         let validity = &mut frame.header_mut().validity;
         write_validity(validity, self.frame, self.full, self.missing_every);
         io.outputs[0].push(frame);
-        self.timestamp = self.timestamp.wrapping_add(self.step);
         self.frame += 1;
         Ok(Next::Again)
     }

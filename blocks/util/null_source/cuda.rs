@@ -1,7 +1,7 @@
 //! The CUDA implementation: fills each frame once, and sends it unchanged from then on.
 #![allow(unsafe_code)] // copies to frames that the job owns
 
-use super::{NullSource, Pattern, write_validity};
+use super::{NullSource, Pattern, Times, write_validity};
 use fxgraph::cuda::{Pinned, Pipeline, frame_address};
 use fxgraph::{Block, BlockError, Dtype, Env, FrameMut, Io, Next, PortType};
 use std::collections::{HashSet, VecDeque};
@@ -12,8 +12,7 @@ pub struct Cuda {
     dtype: Dtype,
     pattern: Pattern,
     seed: u64,
-    timestamp: u64,
-    step: u64,
+    times: Times,
     full: u32,
     missing_every: Option<u64>,
     frame: u64,
@@ -41,8 +40,7 @@ impl Cuda {
             dtype: port.dtype,
             pattern: parameters.pattern,
             seed: parameters.seed,
-            timestamp: parameters.first_timestamp,
-            step: port.clock.samples_per_frame,
+            times: Times::new(parameters, port),
             full: port.validity.full,
             missing_every: parameters.missing_every,
             frame: 0,
@@ -87,10 +85,9 @@ impl Block for Cuda {
         let taken = if is_over { None } else { output.take() };
         let has_taken = taken.is_some();
         if let Some(mut frame) = taken {
-            frame.header_mut().timestamp = self.timestamp;
+            self.times.write(frame.header_mut(), self.frame);
             let validity = &mut frame.header_mut().validity;
             write_validity(validity, self.frame, self.full, self.missing_every);
-            self.timestamp = self.timestamp.wrapping_add(self.step);
             self.frame += 1;
             let address = frame_address(&frame, self.pipeline.device())?;
             if self.filled.contains(&address) {

@@ -9,12 +9,19 @@ mod pattern;
 use crate::common::axes;
 use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
+use fxgraph::frame::Header;
+use fxgraph::time::SECOND_PICOSECONDS;
 use fxgraph::{
     Axis, Band, Checked, Clock, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
-    Rejection, Sideband, Time, ValidityType,
+    Rejection, Sideband, Time, TimeBase, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// Bits of the timestamps of a turn: each restart begins a later turn.
+const TURN_BITS: u32 = 48;
+/// Time from the last sample before a restart to the sync time after it.
+const RESTART_PICOSECONDS: i128 = 60 * SECOND_PICOSECONDS as i128;
 
 /// Parameters of `null_source`.
 #[derive(Clone, Debug, Kind)]
@@ -47,6 +54,9 @@ pub struct NullSource {
     pub first_timestamp: u64,
     /// Number of frames; by default the source runs until the flowgraph stops.
     pub frames: Option<u64>,
+    /// Frames after which the sender starts again: the timestamps begin again at `first_timestamp`, one turn of 2^48
+    /// later, and the sync time is a minute after the last sample. By default never.
+    pub restart_every: Option<u64>,
     /// Period of missing units: every n-th unit of validity is flagged as missing, counted across frames; by
     /// default none. The payload of a missing unit still has the pattern.
     pub missing_every: Option<u64>,
@@ -159,6 +169,44 @@ fn write_validity(validity: &mut [u32], frame: u64, full: u32, missing_every: Op
     }
 }
 
+/// Timestamps and time bases of the frames.
+struct Times {
+    first: u64,
+    step: u64,
+    restart_every: u64,
+    sync_time: Time,
+    /// Time from one restart to the next, in picoseconds.
+    turn_picoseconds: i128,
+}
+
+impl Times {
+    fn new(parameters: &NullSource, port: &PortType) -> Self {
+        let clock = &port.clock;
+        let restart_every = parameters.restart_every.unwrap_or(u64::MAX);
+        let samples = restart_every.saturating_mul(clock.samples_per_frame);
+        let run = Time::picoseconds_of(samples, clock.adc_sample_rate_hz).unwrap_or(0);
+        Self {
+            first: parameters.first_timestamp,
+            step: clock.samples_per_frame,
+            restart_every,
+            sync_time: clock.sync_time,
+            turn_picoseconds: run + RESTART_PICOSECONDS,
+        }
+    }
+
+    /// Writes the timestamp and the time base of frame number `frame`.
+    fn write(&self, header: &mut Header, frame: u64) {
+        let (turn, frame) = (frame / self.restart_every, frame % self.restart_every);
+        let from = turn << TURN_BITS;
+        header.timestamp =
+            from.wrapping_add(self.first).wrapping_add(frame.wrapping_mul(self.step));
+        if turn > 0 {
+            let later = self.sync_time.plus_picoseconds(i128::from(turn) * self.turn_picoseconds);
+            header.base = TimeBase { from, sync_time: later };
+        }
+    }
+}
+
 /// Returns the product of the lengths, if it is at most `limit`.
 fn checked_elements(axes: &[Axis], limit: usize) -> Option<usize> {
     let product = axes.iter().try_fold(1usize, |product, axis| product.checked_mul(axis.len))?;
@@ -166,6 +214,20 @@ fn checked_elements(axes: &[Axis], limit: usize) -> Option<usize> {
 }
 
 impl NullSource {
+    /// Samples that the sender counts until it starts again after `frames` frames, or the reason why it can't.
+    fn samples_until_restart(&self, frames: u64) -> Result<u64, String> {
+        if frames == 0 {
+            return Err("`restart_every` must be at least 1, got 0".to_owned());
+        }
+        let samples = frames.checked_mul(self.samples_per_frame);
+        let samples = samples.and_then(|samples| samples.checked_add(self.first_timestamp));
+        samples.filter(|samples| *samples <= 1 << (TURN_BITS - 1)).ok_or_else(|| {
+            format!(
+                "the timestamps of `restart_every` frames must be below 2^47, got {frames} frames"
+            )
+        })
+    }
+
     pub(crate) fn output(&self) -> Result<PortType, Vec<Rejection>> {
         let mut rejections = Vec::new();
         let dtype = self.dtype.parse::<Dtype>().unwrap_or_else(|unknown| {
@@ -197,6 +259,11 @@ impl NullSource {
                 Rejection::parameter("missing_every", "`missing_every` must be at least 1, got 0")
                     .help("1 flags all units as missing; omit `missing_every` for none"),
             );
+        }
+        let restart = self.restart_every.map(|frames| self.samples_until_restart(frames));
+        if let Some(Err(why)) = restart {
+            let help = "give a number of frames such as 1000, or omit `restart_every` for none";
+            rejections.push(Rejection::parameter("restart_every", why).help(help));
         }
         if self.samples_per_frame == 0 {
             let message = "`samples_per_frame` must be at least 1, got 0";
@@ -324,6 +391,39 @@ mod tests {
         assert_eq!(found, expected);
         let none = NullSource { missing_every: Some(0), ..source };
         assert!(none.outputs(&[]).unwrap_err()[0].message.contains("`missing_every`"));
+    }
+
+    #[test]
+    fn sender_starts_again_a_turn_later_with_a_later_sync_time() {
+        let source = parameters(serde_json::json!({
+            "dtype": "i8", "axes": [{"name": "sample", "len": 100}], "samples_per_frame": 100, "frames": 5,
+            "first_timestamp": 7, "adc_sample_rate_hz": 100.0, "sync_time_seconds": 1000, "restart_every": 2,
+        }));
+        let output = source.output().unwrap();
+        let times = Times::new(&source, &output);
+        let headers = (0..5).map(|frame| {
+            let mut header = Header::default();
+            times.write(&mut header, frame);
+            (header.timestamp, header.base)
+        });
+        // Two frames are two seconds; a minute passes until the next sync time.
+        let base = |turn: u64, seconds| TimeBase {
+            from: turn << 48,
+            sync_time: Some(Time::unix(seconds)),
+        };
+        let expected = [
+            (7, TimeBase::default()),
+            (107, TimeBase::default()),
+            ((1 << 48) + 7, base(1, 1062)),
+            ((1 << 48) + 107, base(1, 1062)),
+            ((2 << 48) + 7, base(2, 1124)),
+        ];
+        assert_eq!(headers.collect::<Vec<_>>(), expected);
+        for restart_every in [0, 1 << 41, u64::MAX] {
+            let impossible = NullSource { restart_every: Some(restart_every), ..source.clone() };
+            let why = &impossible.outputs(&[]).unwrap_err()[0].message;
+            assert!(why.contains("restart_every"), "{why}");
+        }
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use fxgraph::difference::Difference;
 use fxgraph::elements::value;
 use fxgraph::examples::Tolerance;
-use fxgraph::{Block, BlockError, Io, Next, PortType};
+use fxgraph::{Block, BlockError, Io, Next, PortType, TimeBase};
 use num_complex::Complex;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Copy of a frame.
 pub struct Recorded {
     timestamp: u64,
+    base: TimeBase,
     validity: Vec<u32>,
     annotations: Vec<(&'static str, Vec<f64>)>,
     values: Vec<Complex<f64>>,
@@ -49,6 +50,7 @@ impl Block for Recorder {
         let (elements, payload) = (0..self.port.elements(), frame.as_slice()?);
         let recorded = Recorded {
             timestamp: header.timestamp,
+            base: header.base,
             validity: header.validity.clone(),
             annotations: header.annotations.iter().map(|(name, v)| (name, v.to_vec())).collect(),
             values: elements.map(|n| value(payload, self.port.dtype, n)).collect(),
@@ -95,6 +97,9 @@ impl Differences {
     ) -> Result<(), String> {
         if a.timestamp != b.timestamp {
             return Err(format!("timestamp {} instead of {}", b.timestamp, a.timestamp));
+        }
+        if a.base != b.base {
+            return Err(format!("time base {:?} instead of {:?}", b.base, a.base));
         }
         let pairs = a.validity.iter().zip(&b.validity).enumerate();
         if let Some((unit, (a, b))) = pairs.clone().find(|(_, (a, b))| a != b) {
@@ -189,7 +194,8 @@ mod tests {
         };
         let frames = |second: f64| {
             let values = vec![Complex::new(1.0, 0.0), Complex::new(second, 0.0)];
-            [Recorded { timestamp: 0, validity: vec![1], annotations: vec![], values }]
+            let base = TimeBase::default();
+            [Recorded { timestamp: 0, base, validity: vec![1], annotations: vec![], values }]
         };
         let verdict = |a, b| compare(&port, &frames(a), &frames(b), Tolerance::EXACT);
         assert!(verdict(2.0, 2.0).is_ok());
@@ -209,8 +215,9 @@ mod tests {
             validity: ValidityType::flags(vec![]),
         };
         let frames = |name, annotated: f64| {
+            let base = TimeBase::default();
             let (annotations, values) = (vec![(name, vec![annotated])], vec![Complex::ONE]);
-            [Recorded { timestamp: 0, validity: vec![1], annotations, values }]
+            [Recorded { timestamp: 0, base, validity: vec![1], annotations, values }]
         };
         let tolerance = Tolerance {
             annotations: &[("saturated", 1e-3), ("output_power", 1e-2)],

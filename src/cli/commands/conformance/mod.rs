@@ -2,6 +2,7 @@
 
 mod compare;
 mod peers;
+mod restarts;
 mod run;
 mod steady;
 
@@ -82,7 +83,8 @@ impl Trial {
         let gpus = cuda::count().unwrap_or(0);
         let other = (0..gpus).map(DeviceName::Cuda).find(|other| *other != device);
         let between = other.map(|other| peers::cases(device, other)).unwrap_or_default();
-        let compared = cases(device).chain(between).map(Self::Compared);
+        let restarted = restarts::cases(cases(device));
+        let compared = cases(device).chain(restarted).chain(between).map(Self::Compared);
         let examples = flowgraph::registry().examples(device);
         compared.chain(examples.into_iter().map(Self::Steady)).collect()
     }
@@ -235,8 +237,24 @@ mod tests {
     }
 
     #[test]
+    fn every_gpu_implementation_has_a_case_whose_sources_start_again() {
+        let restarted = restarts::cases(cases(GPU));
+        let of_kind = |case: &Case| (case.kind, case.implementation);
+        for case in cases(GPU).filter(|case| case.kind != "null_source") {
+            assert!(
+                restarted.iter().any(|other| of_kind(other) == of_kind(&case)),
+                "{}",
+                case.name
+            );
+        }
+        let sent = |case: &Case| case.flowgraph.matches("restart_every: ").count();
+        assert!(restarted.iter().all(|case| sent(case) >= 1));
+    }
+
+    #[test]
     fn every_case_is_a_valid_flowgraph_with_equal_ports() {
-        for case in cases(GPU).chain(peers::cases(GPU, DeviceName::Cuda(1))) {
+        let restarted = restarts::cases(cases(GPU));
+        for case in cases(GPU).chain(restarted).chain(peers::cases(GPU, DeviceName::Cuda(1))) {
             let registry = flowgraph::registry();
             let plan = bench::plan(&case.flowgraph, &registry)
                 .and_then(|plan| run::changing(plan, &case, &registry))
