@@ -164,6 +164,33 @@ fn pulsar_of_a_plain_file_is_folded_at_its_period() {
     assert!(right > 20.0 && wrong < 8.0, "{right} {wrong}");
 }
 
+#[test]
+fn samples_of_l2_have_the_sums_of_numpy() {
+    let Some(path) = recording("gnss_l2_4msps_iq.i8") else { return };
+    let json = json!({"path": path, "raw": {
+        "dtype": "ci8", "axes": [{"name": "sample", "len": 4000}], "samples_per_frame": 4000,
+        "adc_sample_rate_hz": 4e6,
+    }});
+    let (port, frames) = play::<FileSource>(json);
+    let bytes: Vec<i8> = frames.iter().flat_map(Plain::values::<i8>).collect();
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    assert!(rest.is_empty());
+    let sum = |of: &dyn Fn(i64, i64) -> i64| {
+        pairs.iter().map(|&[re, im]| of(re.into(), im.into())).sum::<i64>()
+    };
+    // NumPy: sum, power, and the product of each sample with the conjugate of the sample before, whose sign shows the
+    // order of the parts.
+    let found = [sum(&|re, _| re), sum(&|_, im| im), sum(&|re, im| re * re + im * im)];
+    report(&format!("gnss_l2_4msps_iq.i8: {port}, sums {found:?}"));
+    assert_eq!(found, [112_466, 56_262, 14_442_568]);
+    let neighbours = pairs.windows(2).map(|two| {
+        let [[a, b], [c, d]] = [two[0], two[1]].map(|pair| pair.map(i64::from));
+        [c * a + d * b, d * a - c * b]
+    });
+    let product = neighbours.fold([0; 2], |[re, im], [a, b]| [re + a, im + b]);
+    assert_eq!(product, [7_114_508, -32_110]);
+}
+
 /// Remainder of Mode S's polynomial of degree 24.
 fn mode_s_remainder(bits: &[bool]) -> u32 {
     bits.iter().fold(0, |rest, bit| {
