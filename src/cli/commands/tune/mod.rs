@@ -1,5 +1,6 @@
 //! `fxgraph tune`
 
+mod gain;
 mod single_block;
 
 use crate::failure::Failure;
@@ -10,18 +11,18 @@ use crate::units;
 use fxgraph::DeviceName;
 use fxgraph::cuda::{Choice, Tunable, Tuning, properties};
 use fxgraph::diagnostic::Severity;
+use gain::{Contest, contest};
 use serde_json::{Value, json};
 use single_block::{Alone, frame_bytes};
 use std::path::PathBuf;
-
-/// Smallest gain for which a launch configuration replaces the default one.
-const LEAST_GAIN: f64 = 1.01;
 
 /// Finds the fastest kernel configuration (tile and block sizes) for this GPU, and stores it
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Every GPU block with several launch configurations runs alone on random frames of its shape, \
-                  once per configuration; all configurations must produce the same output. The fastest \
+                  once per configuration; all configurations must produce the same output. The default and the \
+                  fastest other configuration are then measured in turn, nine times each; the other one is \
+                  chosen if it gains at least 1 % and more than the measurements scatter. The chosen \
                   ones are stored by GPU, program and shape in `fxgraph/tuning.json` in the user's \
                   configuration directory ($XDG_CONFIG_HOME or ~/.config), or in the file given with \
                   --tuning, and `fxgraph run` uses them. Earlier results in the file are kept. The file can \
@@ -45,6 +46,7 @@ struct Found {
     block: String,
     tunable: Tunable,
     gpu: String,
+    contest: Contest,
     choice: Choice,
     /// Bytes of one frame of its inputs and of the output made of it.
     bytes: f64,
@@ -69,15 +71,16 @@ impl Tune {
             let failed = |error: String| Failure::failed(format!("`{}`: {error}", block.name));
             let gpu = properties(ordinal).map_err(|error| failed(error.to_string()))?.name;
             let known = found.iter().find(|found| (&found.gpu, &found.tunable) == (&gpu, &tunable));
-            let choice = if let Some(known) = known {
-                known.choice.clone()
+            let contest = if let Some(known) = known {
+                known.contest.clone()
             } else {
                 let alone = Alone::new(block, &registry).map_err(failed)?;
                 choose(&alone, &gpu, &tunable).map_err(failed)?
             };
+            let choice = choice(&tunable, &contest);
             tuning.set(&gpu, &tunable, choice.clone());
             let bytes = frame_bytes(block);
-            found.push(Found { block: block.name.clone(), tunable, gpu, choice, bytes });
+            found.push(Found { block: block.name.clone(), tunable, gpu, contest, choice, bytes });
         }
         if !found.is_empty() {
             tuning.write(&path).map_err(unusable)?;
@@ -94,35 +97,34 @@ impl Tune {
     }
 }
 
-/// Measures all launch configurations and returns the fastest.
-fn choose(alone: &Alone, gpu: &str, tunable: &Tunable) -> Result<Choice, String> {
-    let mut usual: Option<(f64, u64)> = None;
-    let mut best = (f64::INFINITY, 0);
-    for way in 0..tunable.ways.len() {
+/// Launch configurations of `tunable`, measured against each other. All must produce the same output.
+fn choose(alone: &Alone, gpu: &str, tunable: &Tunable) -> Result<Contest, String> {
+    let tuning = |way: usize| {
         let mut tuning = Tuning::default();
         let geometry = tunable.way_text(way);
         let choice = Choice { geometry, microseconds: 0.0, usual_microseconds: 0.0 };
         tuning.set(gpu, tunable, choice);
-        let made = alone.made(&tuning)?;
-        let seconds = alone.seconds(&tuning)?;
-        let (_, reference) = *usual.get_or_insert((seconds, made));
-        if made != reference {
+        tuning
+    };
+    if tunable.ways.is_empty() {
+        return Err("the kernel has no launch configuration".to_owned());
+    }
+    let reference = alone.made(&tuning(0))?;
+    for way in 1..tunable.ways.len() {
+        if alone.made(&tuning(way))? != reference {
             let way = tunable.way_text(way);
             return Err(format!("`{}` with {way} produces a different output", tunable.program));
         }
-        if seconds < best.0 {
-            best = (seconds, way);
-        }
     }
-    let Some((usual, _)) = usual else {
-        return Err("the kernel has no launch configuration".to_owned());
-    };
-    let (seconds, way) = if usual < best.0 * LEAST_GAIN { (usual, 0) } else { best };
-    Ok(Choice {
-        geometry: tunable.way_text(way),
-        microseconds: rounded(seconds * 1e6),
-        usual_microseconds: rounded(usual * 1e6),
-    })
+    contest(tunable.ways.len(), |way| alone.seconds(&tuning(way)))
+}
+
+fn choice(tunable: &Tunable, contest: &Contest) -> Choice {
+    Choice {
+        geometry: tunable.way_text(contest.chosen()),
+        microseconds: rounded(contest.chosen_seconds() * 1e6),
+        usual_microseconds: rounded(contest.default_seconds * 1e6),
+    }
 }
 
 fn rounded(microseconds: f64) -> f64 {
@@ -130,10 +132,6 @@ fn rounded(microseconds: f64) -> f64 {
 }
 
 impl Found {
-    fn gain(&self) -> f64 {
-        self.choice.usual_microseconds / self.choice.microseconds
-    }
-
     fn json(&self) -> Value {
         json!({
             "block": self.block,
@@ -142,9 +140,24 @@ impl Found {
             "shape": self.tunable.shape_text(),
             "chosen": self.choice,
             "bytes": self.bytes,
-            "gain": self.gain(),
+            "gain": self.contest.gain(),
+            "fastest_other": {
+                "geometry": self.tunable.way_text(self.contest.other),
+                "gain": self.contest.ratio,
+                "gain_interval": self.contest.interval,
+            },
         })
     }
+}
+
+fn percent(ratio: f64) -> f64 {
+    100.0 * (ratio - 1.0)
+}
+
+/// Gain of the fastest other configuration, with its interval.
+fn gain_text(contest: &Contest) -> String {
+    let [low, high] = contest.interval.map(percent);
+    format!("{:.1} % ({low:.1} to {high:.1} %)", percent(contest.ratio))
 }
 
 fn table(all: &[Found], terminal: &Terminal) -> String {
@@ -155,6 +168,8 @@ fn table(all: &[Found], terminal: &Terminal) -> String {
         ("read and written", Align::Right),
         ("default", Align::Right),
         ("gain", Align::Right),
+        ("fastest other", Align::Left),
+        ("its gain", Align::Right),
     ];
     let mut table = Table::new(terminal.coloured_results, &columns);
     for found in all {
@@ -165,7 +180,9 @@ fn table(all: &[Found], terminal: &Terminal) -> String {
             found.choice.geometry.clone(),
             rate(found.choice.microseconds),
             rate(found.choice.usual_microseconds),
-            format!("{:.1} %", 100.0 * (found.gain() - 1.0)),
+            format!("{:.1} %", percent(found.contest.gain())),
+            found.tunable.way_text(found.contest.other),
+            gain_text(&found.contest),
         ]);
     }
     table.finish()
