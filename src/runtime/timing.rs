@@ -147,12 +147,18 @@ impl Pushes {
 
 /// Lag in seconds from which on a sync time is ignored: the sender counts from another time, or plays a recording.
 const BELIEVED: f64 = 86_400.0;
+/// Largest drift of the clock of a source against that of the host that is no lag, as a fraction. Oscillators without a
+/// reference are off by less; a block that is slower than the stream by more has a growing lag.
+const DRIFT: f64 = 1e-4;
 
 /// Real time of a source's timestamps: the time of timestamp 0, in seconds since the epoch.
 #[derive(Debug)]
 pub(super) struct Origin {
-    /// Time derived from the earliest sample; NaN before the first one.
+    /// Time derived from the earliest sample, which follows later samples by at most [`DRIFT`]; NaN before the first
+    /// one.
     earliest: AtomicU64,
+    /// Time of the last sample, in seconds since the epoch.
+    noted: AtomicU64,
     /// Time known to the block; NaN if unknown.
     known: AtomicU64,
     newest: AtomicU64,
@@ -161,7 +167,7 @@ pub(super) struct Origin {
 impl Origin {
     pub fn new() -> Arc<Self> {
         let nan = || AtomicU64::new(f64::NAN.to_bits());
-        Arc::new(Self { earliest: nan(), known: nan(), newest: AtomicU64::new(0) })
+        Arc::new(Self { earliest: nan(), noted: nan(), known: nan(), newest: AtomicU64::new(0) })
     }
 
     /// Notes that all samples before timestamp `until`, at `rate_hz`, were pushed `now` seconds after the
@@ -174,9 +180,10 @@ impl Origin {
         let newest = self.newest.load(Ordering::Relaxed);
         let is_new = earliest.is_nan() || (until as f64) < newest as f64 - rate_hz;
         self.newest.store(if is_new { until } else { until.max(newest) }, Ordering::Relaxed);
-        if is_new || zero < earliest {
-            self.earliest.store(zero.to_bits(), Ordering::Relaxed);
-        }
+        let noted = f64::from_bits(self.noted.swap(now.to_bits(), Ordering::Relaxed));
+        let followed = earliest + DRIFT * (now - noted).max(0.0);
+        let earliest = if is_new { zero } else { zero.min(followed) };
+        self.earliest.store(earliest.to_bits(), Ordering::Relaxed);
     }
 
     /// Sets the time known to the block.
@@ -297,9 +304,63 @@ mod tests {
         for (until, now) in [(10, 1013.0), (20, 1021.0), (30, 1030.0), (40, 1047.5)] {
             origin.note(until, 1.0, now);
         }
-        assert_eq!(origin.zero(), Some(1000.0));
+        // The fourth frame came 17.5 s after the third one, and 7.5 s late.
+        assert_eq!(origin.zero(), Some(1000.0 + 17.5 * DRIFT));
         origin.note(5, 1.0, 2000.0);
         assert_eq!(origin.zero(), Some(1995.0), "timestamp 0 has another time now");
+    }
+
+    /// Largest and last lag, in seconds, in `seconds` of a stream that begins at 1000 s. Each second the source pushes at
+    /// the time `pushed` the samples up to the time `sampled`, and the block has consumed those up to `consumed`.
+    fn lags(seconds: u32, [pushed, sampled, consumed]: [fn(f64) -> f64; 3]) -> [f64; 2] {
+        let (origin, rate) = (Origin::new(), 1e6);
+        let lag = |second: u32| {
+            let second = f64::from(second);
+            let now = 1000.0 + pushed(second);
+            origin.note((sampled(second) * rate) as u64, rate, now);
+            now - origin.zero().unwrap_or(f64::NAN) - consumed(second)
+        };
+        (1..=seconds).map(lag).fold([0.0, 0.0], |[largest, _], lag| [lag.max(largest), lag])
+    }
+
+    #[test]
+    fn drift_of_the_digitiser_is_no_lag() {
+        const MONTH: u32 = 30 * 86_400;
+        // Every 7th push waits for the scheduler, and the block has a latency of 50 ms.
+        let jitter: fn(f64) -> f64 = |second| second + if second % 7.0 == 0.0 { 0.02 } else { 0.0 };
+        let drifts: [[fn(f64) -> f64; 2]; 4] = [
+            [|second| second * (1.0 - 1e-5), |second| second * (1.0 - 1e-5) - 0.05],
+            [|second| second * (1.0 + 1e-5), |second| second * (1.0 + 1e-5) - 0.05],
+            [|second| second * (1.0 - 9.9e-5), |second| second * (1.0 - 9.9e-5) - 0.05],
+            [|second| second * (1.0 + 1e-4), |second| second * (1.0 + 1e-4) - 0.05],
+        ];
+        for [sampled, consumed] in drifts {
+            let [lag, _] = lags(MONTH, [jitter, sampled, consumed]);
+            assert!((0.05..0.08).contains(&lag), "{lag}");
+        }
+    }
+
+    #[test]
+    fn slow_block_lags_whether_or_not_it_delays_its_source() {
+        let on_time: fn(f64) -> f64 = |second| second;
+        let slow: fn(f64) -> f64 = |second| second * 0.99;
+        let slower_by_a_thousandth: fn(f64) -> f64 = |second| second * 0.999;
+        for (seconds, consumed) in [(210, slow), (2_300, slower_by_a_thousandth)] {
+            for sampled in [on_time, consumed] {
+                let [_, lag] = lags(seconds, [on_time, sampled, consumed]);
+                assert!(lag > 2.0, "{seconds} {lag}");
+            }
+        }
+        // A delay of 5 s, as of a pause after which all data follow, shows for hours.
+        let behind: fn(f64) -> f64 = |second| second.min(60.0).max(second - 5.0);
+        let [largest, last] = lags(4 * 3600, [on_time, behind, behind]);
+        assert!(largest > 4.9 && (3.5..3.6).contains(&last), "{largest} {last}");
+    }
+
+    #[test]
+    fn pause_over_which_timestamps_continue_is_no_lag() {
+        let after: fn(f64) -> f64 = |second| if second < 60.0 { second } else { second + 600.0 };
+        assert!(lags(300, [after, after, after])[0] < 1e-3);
     }
 
     #[test]
