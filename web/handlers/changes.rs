@@ -100,7 +100,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> String {
 }
 
 /// Reads the JSON object in the body of a request.
-pub(super) fn json_object(headers: &HeaderMap, body: &Bytes) -> Result<Request, Problem> {
+pub(super) fn json_object(headers: &HeaderMap, body: Bytes) -> Result<Request, Problem> {
     expect_json(headers)?;
     read_object(body, BODY_BYTES)
 }
@@ -114,13 +114,14 @@ pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Reads a JSON object of at most `most_bytes` bytes.
-pub(super) fn read_object(body: &Bytes, most_bytes: usize) -> Result<Request, Problem> {
-    let text = std::str::from_utf8(body).ok();
-    let read = |text: &str| Request::json_within(text.to_owned(), most_bytes);
-    let Some((text, request)) = text.and_then(|text| Some((text, read(text)?))) else {
+pub(super) fn read_object(body: Bytes, most_bytes: usize) -> Result<Request, Problem> {
+    let text = String::from_utf8(body.into()).ok();
+    let is_object = text.as_ref().is_some_and(|text| text.trim_start().starts_with('{'));
+    let request = text.and_then(|text| Request::json_within(text, most_bytes));
+    let Some(request) = request else {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "the body is not JSON"));
     };
-    if !text.trim_start().starts_with('{') {
+    if !is_object {
         let detail = "the body must be a JSON object";
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
     }
@@ -156,8 +157,7 @@ pub(super) async fn live_update(
     let made = beside(move || {
         let _turn = turn;
         // Values take many times the memory of their text, so that only the request with the turn has them.
-        let request = read_object(&body, app.body_bytes)?;
-        drop(body);
+        let request = read_object(body, app.body_bytes)?;
         app.told(None, app.control.live_update(request, at, LIVE_UPDATE).map_err(Problem::from))
     });
     Ok(Json(updated(&made.await?)))
@@ -265,7 +265,7 @@ pub(super) async fn swap(
     let (of_change, by) = (app.clone(), Peer(client).client(&headers));
     // The turn stays with the body if the client leaves.
     let read = move || {
-        let request = read_object(&body, of_change.body_bytes)?;
+        let request = read_object(body, of_change.body_bytes)?;
         let change = of_change.control.change_by(by, &name, request).map_err(Problem::from);
         let change = if is_dry { change } else { of_change.told(Some(&name), change) };
         Ok((turn, change?))

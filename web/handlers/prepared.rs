@@ -50,7 +50,7 @@ pub(super) async fn prepare(
     let turn = app.turn(client).await?;
     let most_bytes = app.body_bytes;
     // The turn stays with the body if the client leaves.
-    let (turn, request) = beside(move || Ok((turn, read_object(&body, most_bytes)?))).await?;
+    let (turn, request) = beside(move || Ok((turn, read_object(body, most_bytes)?))).await?;
     let id = format!("{:016x}", RandomState::new().hash_one(()));
     let (offer, offered) = oneshot::channel();
     let (decide, decided) = channel();

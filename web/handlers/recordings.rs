@@ -121,7 +121,7 @@ pub(super) async fn start(
     body: Bytes,
 ) -> Result<(StatusCode, Json<RecorderInfo>), Problem> {
     let output = Output::find(&app, &name, &port)?.name;
-    let request = json_object(&headers, &body)?;
+    let request = json_object(&headers, body)?;
     let started = beside(move || {
         let options = app.control.recorder_options(&output, request)?;
         Ok(app.control.record(&output, options, LIMIT)?)

@@ -126,7 +126,7 @@ pub(super) async fn start(
     let ends_at_difference =
         asked::<bool>(&query, "stop_at_first_difference", "true")?.unwrap_or_default();
     super::blocks::find(&app, &name)?;
-    let request = json_object(&headers, &body)?;
+    let request = json_object(&headers, body)?;
     let by = Peer(client).client(&headers);
     let turn = app.turn(client).await?;
     let started = beside(move || {

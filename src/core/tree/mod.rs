@@ -1,8 +1,10 @@
 //! YAML values with their places in the file.
 
+mod numbers;
 mod read;
 mod read_error;
 
+pub use numbers::{ListBuilder, Numbers, list};
 pub use read::Reader;
 pub use read_error::{Problem, ReadError};
 
@@ -43,6 +45,8 @@ pub enum Value {
     Text(String),
     /// A list.
     List(Vec<Node>),
+    /// A long list of numbers, of a request or an array.
+    Numbers(Numbers),
     /// A mapping; keys are distinct, in order of the file.
     Map(Vec<(Key, Node)>),
 }
@@ -126,7 +130,7 @@ impl Value {
             Self::Int(_) => "an integer",
             Self::Float(_) | Self::Digits(_) => "a number",
             Self::Text(_) => "text",
-            Self::List(_) => "a list",
+            Self::List(_) | Self::Numbers(_) => "a list",
             Self::Map(_) => "a mapping",
         }
     }
@@ -139,7 +143,7 @@ impl Value {
                 let start: String = text.chars().take(37).collect();
                 format!("`{start}...`")
             }
-            Self::Null | Self::List(_) | Self::Map(_) => self.sort().to_owned(),
+            Self::Null | Self::List(_) | Self::Numbers(_) | Self::Map(_) => self.sort().to_owned(),
             Self::Text(text) if !matches!(Self::from_plain(text), Self::Text(_)) => {
                 format!("the text `{text}`")
             }
@@ -158,6 +162,10 @@ impl Value {
             Self::Text(text) | Self::Digits(text) => text.clone(),
             Self::List(items) => {
                 let items: Vec<String> = items.iter().map(|item| item.value.plain()).collect();
+                format!("[{}]", items.join(", "))
+            }
+            Self::Numbers(numbers) => {
+                let items: Vec<String> = numbers.iter().map(|value| value.plain()).collect();
                 format!("[{}]", items.join(", "))
             }
             Self::Map(entries) => {
@@ -189,6 +197,7 @@ impl Value {
             // Text, because numbers in JSON are floats; it is read as a number again.
             Self::Text(text) | Self::Digits(text) => text.clone().into(),
             Self::List(items) => items.iter().map(|item| item.value.to_json()).collect(),
+            Self::Numbers(numbers) => numbers.iter().map(|value| value.to_json()).collect(),
             Self::Map(entries) => Json::Object(
                 entries
                     .iter()
@@ -261,7 +270,7 @@ impl Node {
             Json::String(text) if is_long_number(text) => Value::Digits(text.clone()),
             Json::String(text) => Value::Text(text.clone()),
             Json::Array(items) => {
-                Value::List(items.iter().map(|item| Self::of_json(item, span)).collect())
+                list(items.iter().map(|item| Self::of_json(item, span).value), span)
             }
             Json::Object(entries) => {
                 let entry = |(key, value): (&String, &Json)| {
@@ -288,11 +297,14 @@ impl Node {
         }
     }
 
-    /// The value at a path of keys and list indices with dots between them.
+    /// The value at a path of keys and list indices with dots between them; the list, if it is [`Numbers`].
     #[must_use]
     pub fn at(&self, path: &str) -> Option<&Self> {
         path.split('.').try_fold(self, |node, step| match &node.value {
             Value::List(items) => items.get(step.parse::<usize>().ok()?),
+            Value::Numbers(numbers) => {
+                (step.parse::<usize>().ok()? < numbers.len()).then_some(node)
+            }
             _ => node.entry(step).map(|(_, value)| value),
         })
     }

@@ -10,6 +10,7 @@ use serde::de::{
     self, DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess,
     Visitor,
 };
+use std::borrow::Borrow;
 
 /// Deserializer of a value with its place.
 #[derive(Clone, Copy)]
@@ -163,6 +164,10 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
             Value::Text(text) => visitor.visit_str(text),
             Value::Digits(_) => visitor.visit_f64(self.node.value.float().unwrap_or(f64::NAN)),
             Value::List(items) => visitor.visit_seq(Items { items: items.iter(), reader: self }),
+            Value::Numbers(numbers) => {
+                let node = |value| Node::new(value, self.node.span);
+                visitor.visit_seq(Items { items: numbers.iter().map(node), reader: self })
+            }
             Value::Map(entries) => {
                 visitor.visit_map(Entries { rest: entries.iter(), next: None, reader: self })
             }
@@ -234,7 +239,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.node.value {
-            Value::List(_) => self.deserialize_any(visitor),
+            Value::List(_) | Value::Numbers(_) => self.deserialize_any(visitor),
             _ => Err(self.expected("a list")),
         }
     }
@@ -244,15 +249,16 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
         length: usize,
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        match &self.node.value {
-            Value::List(items) if items.len() == length => self.deserialize_any(visitor),
-            Value::List(items) => {
-                let found = format!("a list of {}", items.len());
-                Err(ReadError::expected(&format!("a list of {length} values"), &found)
-                    .at(self.node.span))
-            }
-            _ => Err(self.expected(&format!("a list of {length} values"))),
+        let given = match &self.node.value {
+            Value::List(items) => items.len(),
+            Value::Numbers(numbers) => numbers.len(),
+            _ => return Err(self.expected(&format!("a list of {length} values"))),
+        };
+        if given == length {
+            return self.deserialize_any(visitor);
         }
+        let found = format!("a list of {given}");
+        Err(ReadError::expected(&format!("a list of {length} values"), &found).at(self.node.span))
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -311,12 +317,12 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
     }
 }
 
-struct Items<'a> {
-    items: std::slice::Iter<'a, Node>,
+struct Items<'a, I> {
+    items: I,
     reader: Reader<'a>,
 }
 
-impl<'de> SeqAccess<'de> for Items<'_> {
+impl<'de, N: Borrow<Node>, I: ExactSizeIterator<Item = N>> SeqAccess<'de> for Items<'_, I> {
     type Error = ReadError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
@@ -324,11 +330,13 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         seed: T,
     ) -> Result<Option<T::Value>, ReadError> {
         let Some(node) = self.items.next() else { return Ok(None) };
+        let node = node.borrow();
         let owner = match node.value {
             Value::Map(_) => node.span,
             _ => self.reader.owner,
         };
-        seed.deserialize(self.reader.of(node, owner)).map(Some)
+        let Reader { access, .. } = self.reader;
+        seed.deserialize(Reader { node, owner, access }).map(Some)
     }
 
     fn size_hint(&self) -> Option<usize> {

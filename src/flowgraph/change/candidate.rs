@@ -175,7 +175,8 @@ impl Plan {
         let given = match &entry.parameters {
             Some((_, node)) => {
                 let mut given = values.node(node)?;
-                arrays::load(&mut given, &self.access, values.problems);
+                let mut room = arrays::MAX_ALL_BYTES;
+                arrays::load(&mut given, &mut room, &self.access, values.problems);
                 Some(given)
             }
             None => None,

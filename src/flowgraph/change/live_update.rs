@@ -89,6 +89,8 @@ impl Plan {
         };
         let mut plan = self.clone();
         let mut blocks = Vec::new();
+        let mut room = arrays::MAX_ALL_BYTES;
+        let mut pending: usize = self.blocks.iter().map(|block| block.pending.bytes()).sum();
         for (key, node) in entries {
             let found = self
                 .block(&key.text)
@@ -99,7 +101,7 @@ impl Plan {
             };
             let running = &self.blocks[index];
             let Some(mut given) = may_change(running, kind, node, problems) else { continue };
-            arrays::load(&mut given, &self.access, problems);
+            arrays::load(&mut given, &mut room, &self.access, problems);
             let in_force = match &mut sources {
                 Some(sources) => {
                     let text = running.parameters.to_string();

@@ -157,8 +157,9 @@ fn checked<T: DeserializeOwned>(
 /// `base` with the entries of `over`; an entry of `over` without a value removes that of `base`. Mappings of a
 /// parameter that the kind merges are laid over each other in the same way.
 pub(crate) fn laid_over(base: Node, over: Node, kind: Option<&KindEntry>) -> Node {
-    let (Value::Map(mut entries), Value::Map(changes)) = (base.value, over.value.clone()) else {
-        return over;
+    let (mut entries, changes) = match (base.value, over.value) {
+        (Value::Map(entries), Value::Map(changes)) => (entries, changes),
+        (_, value) => return Node::new(value, over.span),
     };
     for (key, node) in changes {
         // Entries keep their position, so that the result does not depend on the order of the changes.

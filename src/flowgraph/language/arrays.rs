@@ -6,7 +6,7 @@ use base64::prelude::BASE64_STANDARD;
 use fxgraph_core::access::{FileAccess, FileUse, ReadPath};
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes};
 use fxgraph_core::files::Files;
-use fxgraph_core::tree::{Key, Node, Value};
+use fxgraph_core::tree::{Key, Node, Value, list};
 use fxgraph_recording::array::Header;
 use std::borrow::Cow;
 use std::io::Read;
@@ -19,6 +19,8 @@ const CONTENT: &str = "npy_base64";
 /// Limits of an array.
 const MAX_BYTES: u64 = 32 << 20;
 const MAX_ELEMENTS: usize = 1 << 20;
+/// Limit of all files of arrays that a flowgraph or a request names, in bytes.
+pub(crate) const MAX_ALL_BYTES: usize = 256 << 20;
 
 /// The value of `key`, if `node` is a mapping with this key only.
 fn only<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
@@ -36,8 +38,10 @@ pub(crate) fn of_content(file: &[u8]) -> serde_json::Value {
 }
 
 /// Puts the contents of arrays in place of the names of their files, in the `parameters` of a block. Returns the names.
+/// The files must have at most `room` bytes together, and take them from it; nothing is read without room.
 pub(crate) fn load(
     parameters: &mut Node,
+    room: &mut usize,
     access: &FileAccess,
     problems: &mut Vec<Diagnostic>,
 ) -> Vec<String> {
@@ -49,8 +53,23 @@ pub(crate) fn load(
             problems.push(wrong(path.span, "the path of a NumPy file is text"));
             continue;
         };
+        if *room == 0 {
+            break;
+        }
         match content(text, access) {
+            Ok(bytes) if bytes.len() > *room => {
+                *room = 0;
+                let message = format!(
+                    "the files of arrays must have at most {MAX_ALL_BYTES} bytes together, `{text}` exceeds them"
+                );
+                let problem = Diagnostic::error(codes::LIMIT, path.span, message);
+                problems.push(problem.label("named here").help(
+                    "leave arrays out, and set them while the flowgraph runs: \
+                     `PUT /api/v1/blocks/BLOCK/parameters/PARAMETER`",
+                ));
+            }
             Ok(bytes) => {
+                *room -= bytes.len();
                 names.push(text.to_owned());
                 let content = Value::Text(BASE64_STANDARD.encode(bytes));
                 let key = Key { text: CONTENT.to_owned(), span: path.span };
@@ -223,9 +242,7 @@ fn float(bytes: &[u8]) -> f64 {
 fn nested(lens: &[usize], elements: &mut impl Iterator<Item = Value>, span: Span) -> Value {
     match lens.split_first() {
         None => elements.next().unwrap_or(Value::Null),
-        Some((len, inner)) => {
-            Value::List((0..*len).map(|_| Node::new(nested(inner, elements, span), span)).collect())
-        }
+        Some((len, inner)) => list((0..*len).map(|_| nested(inner, elements, span)), span),
     }
 }
 
@@ -286,18 +303,30 @@ mod tests {
         let bytes = file("<f4", &[1], &2.0_f32.to_le_bytes());
         std::fs::write(&path, &bytes).unwrap();
         let mut node = given(json!({ FILE: path.display().to_string() }));
-        let mut problems = Vec::new();
-        let names = load(&mut node, &access::ANY, &mut problems);
+        let (mut problems, mut room) = (Vec::new(), bytes.len() + 10);
+        let names = load(&mut node, &mut room, &access::ANY, &mut problems);
         assert_eq!((names, problems.len()), (vec![path.display().to_string()], 0));
         let content = &node.value.to_json()["gains"][CONTENT];
-        assert_eq!(*content, BASE64_STANDARD.encode(bytes));
+        assert_eq!((content, room), (&json!(BASE64_STANDARD.encode(bytes)), 10));
         for (value, why) in [(json!("none.npy"), "cannot read `none.npy`"), (json!(1), "is text")] {
             let mut node = given(json!({ FILE: value }));
-            load(&mut node, &access::ANY, &mut problems);
+            load(&mut node, &mut room, &access::ANY, &mut problems);
             assert!(problems.pop().unwrap().message.contains(why));
         }
+        let mut named = given(json!({ FILE: path.display().to_string() }));
+        for (code, left) in [(codes::LIMIT, 0), (codes::LIMIT, 0)] {
+            assert!(load(&mut named, &mut room, &access::ANY, &mut problems).is_empty());
+            // Only the first file that exceeds the limit is read and reported.
+            assert_eq!((problems.len(), problems[0].code, room), (1, code, left));
+        }
+        (problems, room) = (Vec::new(), MAX_ALL_BYTES);
         std::fs::write(&path, "no array at all").unwrap();
-        load(&mut given(json!({ FILE: path.display().to_string() })), &access::ANY, &mut problems);
+        load(
+            &mut given(json!({ FILE: path.display().to_string() })),
+            &mut room,
+            &access::ANY,
+            &mut problems,
+        );
         assert!(problems[0].message.contains("not a .npy array"), "{problems:?}");
     }
 }

@@ -190,6 +190,7 @@ impl Substitution<'_> {
                 Value::Map(entries.into_iter().collect::<Option<_>>()?)
             }
             Value::Text(text) if !self.budget.take_text(text.len(), node.span) => return None,
+            Value::Numbers(numbers) if !self.budget.take(numbers.len(), node.span) => return None,
             other => other.clone(),
         };
         Some(Node::new(value, node.span))

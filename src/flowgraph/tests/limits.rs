@@ -153,3 +153,31 @@ fn steps_grow_linearly_with_length_of_chain() {
     let (short, long) = (steps_of_chain(100), steps_of_chain(1000));
     assert!(short >= 100 && long <= 11 * short, "{short} steps, then {long}");
 }
+
+#[test]
+fn load_rejects_files_that_are_too_large_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    // Comments count: they are read.
+    let comment = format!("parameters: {{}}\n# {}\n", "x".repeat(15 << 20));
+    for name in ["a.yaml", "b.yaml", "c.yaml", "d.yaml"] {
+        std::fs::write(path(name), &comment).unwrap();
+    }
+    let text = |files: &str| {
+        format!(
+            "flowgraph: g\ninclude: [{files}]\nblocks: {{s: {{kind: source, parameters: {{}}}}}}\n"
+        )
+    };
+    let load = |files: &str| load_text(path("main.yaml"), &text(files), &[], &registry());
+    assert!(load("a.yaml, b.yaml").result.is_ok());
+    let loaded = load("a.yaml, b.yaml, c.yaml, d.yaml");
+    // The files after it are not kept.
+    assert_eq!(loaded.sources.iter().count(), 3);
+    let problems = loaded.result.err().unwrap();
+    let all = 3 * comment.len() + text("a.yaml, b.yaml, c.yaml, d.yaml").len();
+    assert_eq!(problems[0].code, "E0102");
+    let message =
+        format!("the files of a flowgraph must have at most 33554432 bytes together, got {all}");
+    assert_eq!(problems[0].message, message);
+    assert_eq!(problems[0].help, ["put arrays into NumPy files: `{npy: FILE}`"]);
+}

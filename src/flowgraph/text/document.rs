@@ -327,7 +327,7 @@ pub(crate) fn doubled(what: &str, key: &Key, first: Span) -> Diagnostic {
 }
 
 fn entries(node: &Node, is_named: fn(&str) -> bool, problems: &mut Problems) -> Vec<Entry> {
-    if let Value::List(_) = node.value {
+    if let Value::List(_) | Value::Numbers(_) = node.value {
         let help = "write `NAME: {kind: ...}` for each block, without `-`: the name is the key";
         problems.push(wrong_type(node, "a mapping").help(help));
         return Vec::new();

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Limit of the files of one flowgraph.
 const MAX_FILES: usize = 64;
+/// Limit of the bytes of all its files.
+const MAX_ALL_BYTES: usize = 2 * MAX_BYTES;
 
 /// Reason why a file cannot be read.
 pub(crate) struct Unread {
@@ -176,7 +178,8 @@ impl Visit<'_> {
         }
         if self.sources.iter().count() >= MAX_FILES {
             let message = format!("a flowgraph must have at most {MAX_FILES} files");
-            self.problems.push(Diagnostic::error(codes::LIMIT, span, message));
+            let help = "move the templates and parameters of several files to one";
+            self.problems.push(Diagnostic::error(codes::LIMIT, span, message).help(help));
             return;
         }
         let text = match read(self.access.open_include(path)) {
@@ -195,6 +198,15 @@ impl Visit<'_> {
             }
         };
         self.done.push(canonical.clone());
+        let all = self.sources.iter().map(|source| source.text.len()).sum::<usize>() + text.len();
+        if all > MAX_ALL_BYTES {
+            let message = format!(
+                "the files of a flowgraph must have at most {MAX_ALL_BYTES} bytes together, got {all}"
+            );
+            let problem = Diagnostic::error(codes::LIMIT, span, message).label("included here");
+            self.problems.push(problem.help("put arrays into NumPy files: `{npy: FILE}`"));
+            return;
+        }
         let file = self.sources.add(named, text);
         let Some(document) = load_file(file, false, self.sources, self.problems) else { return };
         way.push(canonical);

@@ -5,7 +5,7 @@
 
 use crate::text::parse::{MAX_BYTES, MAX_DEPTH, MAX_NODES, doubled, too_deep, too_large, too_many};
 use fxgraph_core::diagnostic::{Diagnostic, Span};
-use fxgraph_core::tree::{Key, Node, Value};
+use fxgraph_core::tree::{Key, ListBuilder, Node, Value};
 use std::collections::HashMap;
 
 /// Reason why a text has no tree.
@@ -136,17 +136,19 @@ impl Parser<'_> {
     }
 
     fn list(&mut self, depth: usize) -> Result<Value, JsonError> {
+        let start = self.at;
         self.expect(b'[')?;
-        let mut items = Vec::new();
+        let mut items = ListBuilder::default();
         self.space();
         if self.skip(b']') {
-            return Ok(Value::List(items));
+            return Ok(items.finish());
         }
         loop {
-            items.push(self.value(depth + 1)?);
+            let item = self.value(depth + 1)?;
+            items.push(item, self.since(start));
             self.space();
             if self.skip(b']') {
-                return Ok(Value::List(items));
+                return Ok(items.finish());
             }
             self.expect(b',')?;
         }

@@ -36,6 +36,10 @@ pub(crate) fn to_scalar(node: &Node) -> Option<Scalar> {
         Value::Digits(text) => Scalar::Digits(text.clone()),
         Value::Text(text) => Scalar::Text(text.clone()),
         Value::List(items) => Scalar::List(items.iter().map(to_scalar).collect::<Option<_>>()?),
+        Value::Numbers(numbers) => {
+            let scalar = |value| to_scalar(&Node::new(value, node.span));
+            Scalar::List(numbers.iter().map(scalar).collect::<Option<_>>()?)
+        }
         Value::Map(entries) => {
             let entry = |(key, node): &(Key, Node)| Some((key.text.clone(), to_scalar(node)?));
             Scalar::Map(entries.iter().map(entry).collect::<Option<_>>()?)
