@@ -78,9 +78,12 @@ pub fn load_here(path: &Path, set: &[Setting], severity: Severity) -> Loaded {
     let mut loaded = load_file(path, set);
     let Ok(plan) = &mut loaded.result else { return loaded };
     if let Some(shortage) = shortage(plan) {
-        plan.warnings.push(Diagnostic { severity, ..shortage });
+        let shortage = Diagnostic { severity, ..shortage };
+        let warnings = plan.warnings.iter().cloned().chain([shortage]);
         if severity == Severity::Error {
-            loaded.result = Err(std::mem::take(&mut plan.warnings));
+            loaded.result = Err(warnings.collect());
+        } else {
+            plan.warnings = warnings.collect();
         }
     }
     loaded

@@ -124,7 +124,7 @@ pub fn load_with(
     let is_wrong = problems.iter().any(|problem| problem.severity == Severity::Error);
     let result = match plan {
         Some(mut plan) if !is_wrong => {
-            plan.warnings = problems;
+            plan.warnings = problems.into();
             directory.clone_into(&mut plan.directory);
             let included = sources.iter().skip(1).map(|source| source.path.canonicalize());
             plan.included = included.filter_map(Result::ok).collect();
@@ -214,9 +214,9 @@ fn plan(
         doc: document.doc.clone(),
         parameters: parameters.collect(),
         blocks,
-        hosts,
-        tests,
-        warnings: Vec::new(),
+        hosts: hosts.map(Arc::new),
+        tests: tests.into(),
+        warnings: Arc::default(),
         config_hash: String::new(),
         text: FlowgraphText::default(),
         printed: Arc::default(),
@@ -232,15 +232,15 @@ fn plan(
         overloads: Overloads::default(),
         updates: LiveUpdates::default(),
         access: access.clone(),
-        included: Vec::new(),
-        array_files,
+        included: Arc::default(),
+        array_files: array_files.into(),
     };
     seal(&mut plan);
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
         // Further diagnostics might be consequences of these errors.
         return None;
     }
-    cross_checks::unread(&plan, problems);
+    cross_checks::unread(&plan, registry, problems);
     frames::check_latency(&plan.blocks, latency, problems);
     cut::check(&plan, registry, problems);
     transfers::insert(&mut plan.blocks);

@@ -255,11 +255,6 @@ impl Run {
         self.cells.iter().map(|cell| cell.stats()).collect()
     }
 
-    /// See [`Handle::newest_timestamps`](crate::Handle::newest_timestamps).
-    pub fn newest_timestamps(&self) -> impl Iterator<Item = (&str, Option<u64>)> {
-        self.cells.iter().map(|cell| (cell.name.as_str(), cell.newest_timestamp()))
-    }
-
     /// Adds events for data that went missing or was dropped since the last ones, at most one per counter
     /// and `interval`.
     pub fn tell_losses(&self, interval: Duration) {

@@ -195,9 +195,10 @@ impl Handle {
         self.run.stats()
     }
 
-    /// Name and newest timestamp of every block, see [`BlockStats::newest_timestamp`]; all statistics cost much more.
-    pub fn newest_timestamps(&self) -> impl Iterator<Item = (&str, Option<u64>)> {
-        self.run.newest_timestamps()
+    /// Newest timestamp of `block`, see [`BlockStats::newest_timestamp`]; all statistics cost much more.
+    #[must_use]
+    pub fn newest_timestamp(&self, block: &str) -> Option<u64> {
+        self.run.cell(block)?.newest_timestamp()
     }
 
     /// Blocks that have not ended.

@@ -32,8 +32,8 @@ impl Validate {
         for file in &self.files {
             let loaded = flowgraph::load_here(file, &self.set, Severity::Warning);
             let (diagnostics, is_ok) = match &loaded.result {
-                Ok(plan) => (&plan.warnings, true),
-                Err(diagnostics) => (diagnostics, false),
+                Ok(plan) => (&*plan.warnings, true),
+                Err(diagnostics) => (diagnostics.as_slice(), false),
             };
             if self.json {
                 let shown: Vec<_> =

@@ -72,7 +72,7 @@ impl Plan {
     /// Notes of all files that the blocks name.
     fn notes(&self, registry: &Registry) -> FileAccess {
         let notes = FileAccess::noted();
-        for file in &self.array_files {
+        for file in &*self.array_files {
             let _ = notes.check(FileUse::Read, file);
         }
         for block in &self.blocks {

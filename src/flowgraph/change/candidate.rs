@@ -73,7 +73,7 @@ impl Plan {
         let problems = tidy(problems);
         let is_wrong = problems.iter().any(|problem| problem.severity == Severity::Error);
         let result = match plan {
-            Some(plan) if !is_wrong => Ok(Plan { warnings: problems, ..plan }),
+            Some(plan) if !is_wrong => Ok(Plan { warnings: problems.into(), ..plan }),
             _ => Err(problems),
         };
         Changed { sources, result }

@@ -13,10 +13,11 @@ impl Plan {
             let delay = port.clock.filter_delay_samples.to_bits();
             (port.band.map(|band| band.centre_hz.to_bits()), delay)
         };
-        let centres =
-            |block: &PlannedBlock| block.ports.outputs.iter().map(centre).collect::<Vec<_>>();
-        let mut is_changed: Vec<bool> =
-            self.blocks.iter().zip(&after.blocks).map(|(a, b)| centres(a) != centres(b)).collect();
+        let differ = |(a, b): (&PlannedBlock, &PlannedBlock)| {
+            let [a_outputs, b_outputs] = [a, b].map(|block| block.ports.outputs.iter().map(centre));
+            !a.is_shared_with(b) && a_outputs.ne(b_outputs)
+        };
+        let mut is_changed: Vec<bool> = self.blocks.iter().zip(&after.blocks).map(differ).collect();
         // The first block of the chain; those after it only pass the change on.
         let Some(first) = self.first_of(&is_changed) else { return Vec::new() };
         let reads_changed = |is_changed: &[bool], block: &PlannedBlock| {

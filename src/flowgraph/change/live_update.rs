@@ -129,13 +129,13 @@ impl Plan {
             let parameters =
                 running.parameters.with(parameters.value.to_json(), &given_names(&given));
             let version = Version { parameters, configured };
-            let pending = plan.blocks.iter().map(|block| block.pending.bytes()).sum::<usize>();
+            let bytes = if names.is_empty() { 0 } else { version.parameters.bytes() };
             // The first scheduled update of a block is at most as large as the parameters that the block has anyway.
-            let waits = !names.is_empty() && running.pending.bytes() > 0;
-            if waits && pending + version.parameters.bytes() > MAX_PENDING_BYTES {
+            if bytes > 0 && running.pending.bytes() > 0 && pending + bytes > MAX_PENDING_BYTES {
                 problems.push(too_large(running, pending, key));
                 continue;
             }
+            pending += bytes;
             let block = &mut plan.blocks[index];
             take_labels(&mut block.ports.outputs, &version.configured.ports().outputs);
             (block.parameters, block.configured) =

@@ -168,7 +168,11 @@ pub(crate) fn laid_over(base: Node, over: Node, kind: Option<&KindEntry>) -> Nod
             Some(place) if node.value == Value::Null => {
                 entries.remove(place);
             }
-            Some(place) if kind.is_some_and(|kind| kind.merges(&key.text)) => {
+            // Kinds make their schema when they are asked.
+            Some(place)
+                if matches!(node.value, Value::Map(_))
+                    && kind.is_some_and(|kind| kind.merges(&key.text)) =>
+            {
                 let node = laid_over(entries[place].1.clone(), node, None);
                 entries[place] = (key, node);
             }

@@ -33,10 +33,9 @@ impl Replaced {
         self.at
     }
 
-    /// Whether the update has changed `block`.
-    #[must_use]
-    pub fn has_block(&self, block: &str) -> bool {
-        self.parameters.iter().any(|parameter| parameter.block == block)
+    /// Names of the blocks that the update has changed, once per parameter.
+    pub fn blocks(&self) -> impl Iterator<Item = &str> {
+        self.parameters.iter().map(|parameter| parameter.block.as_str())
     }
 
     /// Whether both updates have changed a same parameter.

@@ -111,6 +111,12 @@ impl DerefMut for PlannedBlock {
 }
 
 impl PlannedBlock {
+    /// Whether both plans share the block.
+    #[must_use]
+    pub fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Whether it copies frames between devices.
     #[must_use]
     pub fn is_transfer(&self) -> bool {

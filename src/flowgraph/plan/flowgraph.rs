@@ -35,7 +35,8 @@ pub(crate) struct Written {
     config_hash: String,
 }
 
-/// A checked flowgraph.
+/// A checked flowgraph. Clones share everything that grows with the number of blocks but the list of pointers to them, so
+/// that a live update costs what it changes.
 #[derive(Clone)]
 pub struct Plan {
     /// Its name.
@@ -47,11 +48,11 @@ pub struct Plan {
     /// Its blocks in order of the file, then the transfers; inputs refer to blocks by index.
     pub blocks: Vec<PlannedBlock>,
     /// Hosts that it is divided among, if any.
-    pub hosts: Option<Hosts>,
+    pub hosts: Option<Arc<Hosts>>,
     /// Its tests.
-    pub tests: Vec<TestSpec>,
+    pub tests: Arc<[TestSpec]>,
     /// Warnings.
-    pub warnings: Vec<Diagnostic>,
+    pub warnings: Arc<[Diagnostic]>,
     /// SHA-256 over the hashes of the head and of each block of [`resolved_yaml`](Self::resolved_yaml), in hexadecimal.
     pub config_hash: String,
     /// The whole flowgraph, expanded.
@@ -83,9 +84,9 @@ pub struct Plan {
     #[doc(hidden)]
     pub access: FileAccess,
     /// Files that were included.
-    pub(crate) included: Vec<PathBuf>,
+    pub(crate) included: Arc<[PathBuf]>,
     /// Names of the files of arrays.
-    pub(crate) array_files: Vec<String>,
+    pub(crate) array_files: Arc<[String]>,
 }
 
 /// The first 64 bits of a configuration hash.

@@ -138,8 +138,8 @@ fn several_chosen_threads_on_one_core_are_a_warning() {
             "flowgraph: g\nblocks:\n  r:\n    kind: receiver\n    thread: {thread}\n    parameters: {{port: 7148, address: a}}\n"
         );
         let plan = load_text("g.yaml", &text, &[], &registry()).result.unwrap();
-        let told = plan.warnings.into_iter().filter(|each| each.code == codes::IMPLAUSIBLE);
-        told.map(|each| each.message).collect::<Vec<_>>()
+        let told = plan.warnings.iter().filter(|each| each.code == codes::IMPLAUSIBLE);
+        told.map(|each| each.message.clone()).collect::<Vec<_>>()
     };
     assert_eq!(warnings("{core: 3}"), ["`r` has 2 threads, all of them on core 3"]);
     assert_eq!([warnings("own"), warnings("shared")], [[""; 0]; 2]);

@@ -338,7 +338,7 @@ fn wrong_hosts_are_reported_where_they_are() {
         let loaded = load(&text);
         let _ = writeln!(ledger, "{what}");
         let problems = match loaded.result {
-            Ok(plan) => plan.warnings,
+            Ok(plan) => plan.warnings.to_vec(),
             Err(problems) => problems,
         };
         for problem in problems {

@@ -157,7 +157,7 @@ const EXAMPLES: [(&str, &str); 45] = [
 fn shown(text: &str) -> (String, Vec<String>) {
     let loaded = load_text("example.yaml", text, &[], &registry());
     let problems = match loaded.result {
-        Ok(plan) => plan.warnings,
+        Ok(plan) => plan.warnings.to_vec(),
         Err(problems) => problems,
     };
     let codes = problems.iter().map(|problem| problem.code.to_owned()).collect();

@@ -384,7 +384,7 @@ fn pieces() -> impl Strategy<Value = String> {
 fn never_panics(text: &str) {
     let loaded = load_text("any.yaml", text, &[Setting::typed("n", "2")], &registry());
     let problems = match &loaded.result {
-        Ok(plan) => &plan.warnings,
+        Ok(plan) => &*plan.warnings,
         Err(problems) => {
             assert!(!problems.is_empty());
             problems

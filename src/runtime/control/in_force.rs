@@ -6,7 +6,6 @@ use fxgraph_core::changes::When;
 use fxgraph_core::kind::Registry;
 use fxgraph_core::port::Clock;
 use fxgraph_flowgraph::{Plan, PlannedBlock, ScheduledValue};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Newest timestamp of the data, for each clock of the flowgraph.
@@ -48,11 +47,9 @@ impl Current {
     /// Newest timestamps of the data: those of the block that is furthest.
     pub(super) fn newest(&self) -> Newest {
         let mut newest = self.begun.clone();
-        let known = self.plan.by_name();
-        for (name, until) in self.run.newest_timestamps() {
-            let block = known.get(name).map(|index| &self.plan.blocks[*index]);
-            let clock = block.and_then(|block| block.ports.clock());
-            if let (Some(clock), Some(until)) = (clock, until) {
+        for block in &self.plan.blocks {
+            let until = self.run.newest_timestamp(&block.name);
+            if let (Some(clock), Some(until)) = (block.ports.clock(), until) {
                 newest.reach(clock, until);
             }
         }
@@ -75,24 +72,18 @@ impl Current {
         if self.plan.is_settled() {
             return Arc::clone(&self.plan);
         }
-        let newest: HashMap<&str, Option<u64>> = self.run.newest_timestamps().collect();
         let mut settled = Plan::clone(&self.plan);
         for block in settled.blocks.iter_mut().filter(|block| !block.pending.is_empty()) {
-            if let Some(newest) = newest.get(block.name.as_str()) {
-                block.pending.settle(newest.unwrap_or_default());
-            }
+            let newest = self.run.newest_timestamp(&block.name);
+            block.pending.settle(newest.unwrap_or_default());
         }
         Arc::new(settled)
     }
 
     /// Largest effective timestamp of a value that has taken effect in its block.
     pub(super) fn passed(&self) -> u64 {
-        if self.plan.is_settled() {
-            return 0;
-        }
-        let newest: HashMap<&str, Option<u64>> = self.run.newest_timestamps().collect();
         let has_passed = |(block, from): &(&PlannedBlock, u64)| {
-            newest.get(block.name.as_str()).copied().flatten().is_some_and(|newest| *from <= newest)
+            self.run.newest_timestamp(&block.name).is_some_and(|newest| *from <= newest)
         };
         self.plan.effective_timestamps().filter(has_passed).map(|(_, from)| from).max().unwrap_or(0)
     }

@@ -148,10 +148,9 @@ impl Control {
             .iter()
             .filter_map(|name| settled.blocks.get(settled.block(name)?))
             .collect();
-        let is_named = |name: &str| offered.names.iter().any(|named| named == name);
-        let newest = run.newest_timestamps().filter(|(name, _)| is_named(name));
+        let newest = offered.names.iter().filter_map(|name| run.newest_timestamp(name));
         let prepared = Prepared {
-            newest_timestamp: newest.filter_map(|(_, newest)| newest).max(),
+            newest_timestamp: newest.max(),
             clock: named.first().and_then(|block| block.ports.clock().copied()),
         };
         let decided = match decide(prepared) {

@@ -142,12 +142,12 @@ impl Inner {
 /// shown when it is read.
 fn tell_warnings(run: &Handle, before: &Plan, after: &Plan) {
     for (index, block) in after.blocks.iter().enumerate() {
-        let old = before.blocks.get(index).filter(|old| old.name == block.name);
-        let old = old.map(|old| &old.configured);
-        if old.is_some_and(|old| Arc::ptr_eq(old, &block.configured)) {
+        let old = before.blocks.get(index);
+        if old.is_some_and(|old| old.is_shared_with(block)) {
             continue;
         }
-        let known: Vec<_> = old.map(|old| old.warnings()).unwrap_or_default();
+        let old = old.filter(|old| old.name == block.name);
+        let known: Vec<_> = old.map(|old| old.configured.warnings()).unwrap_or_default();
         for Rejection { message, help, .. } in block.configured.warnings() {
             if known.iter().all(|known| known.message != message) {
                 let help = help.map(|help| format!("; {help}")).unwrap_or_default();

@@ -41,8 +41,8 @@ impl Control {
             return Err(LiveUpdateError::NotStarted);
         }
         let at = replaced.at();
-        let of_update = run.newest_timestamps().filter(|(name, _)| replaced.has_block(name));
-        let newest = of_update.filter_map(|(_, newest)| newest).max().unwrap_or_default();
+        let newest = replaced.blocks().filter_map(|block| run.newest_timestamp(block)).max();
+        let newest = newest.unwrap_or_default();
         let restored = current.plan.without(replaced, newest);
         let restored = restored.ok_or(LiveUpdateError::Unclear { at })?;
         let settled = current.settled();
