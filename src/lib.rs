@@ -33,7 +33,7 @@
 
 pub use fxgraph_core::{
     access, block, changes, counter, device, device_jobs, diagnostic, difference, dtype, edge,
-    elements, error, event, examples, files, flowgraph_texts, frame, gpu, kind, live_updates, npy,
+    elements, error, event, examples, files, flowgraph_texts, frame, gpu, host_clock, kind, live_updates, npy,
     overload, patience, port, real_time, recorders, summary, threads, time, time_base, timelines,
     tree,
 };

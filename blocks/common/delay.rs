@@ -45,20 +45,25 @@ pub fn show_group_delay(counters: &Counters, taps: usize, step: usize, adc_sampl
 }
 
 /// States how the delay models of inputs on `clock` are understood that take effect as `effect` says: the pieces of each
-/// input that will be in force.
+/// input that will be in force. With a sync time that was measured, their times have an uncertainty.
 #[must_use]
 pub fn statement(models: &[Vec<Piece>], clock: Clock, effect: &Effect) -> serde_json::Value {
     let clock = clock.in_base(&effect.base);
     let utc = |timestamp: u64| clock.time(timestamp).map(|time| time.to_string());
     let piece = |piece: &Piece| {
         let from = piece.start_samples.max(effect.from);
-        serde_json::json!({
+        let mut stated = serde_json::json!({
             "start_samples": piece.start_samples,
             "start_utc": utc(piece.start_samples),
             "in_force_from": from,
             "in_force_from_utc": utc(from),
             "has_expired": changes(piece) && piece.start_samples < effect.base.from,
-        })
+        });
+        // Null if it is not known.
+        if effect.base.uncertainty_seconds > 0.0 {
+            stated["utc_uncertainty_seconds"] = effect.base.uncertainty_seconds.into();
+        }
+        stated
     };
     let of_input = |pieces: &Vec<Piece>| -> Vec<serde_json::Value> {
         let started = pieces.partition_point(|piece| piece.start_samples <= effect.from);
@@ -151,6 +156,19 @@ mod tests {
 
     fn rejections(piece: &Piece, rates: MaxRates) -> usize {
         reject_piece(piece, "delays", 1.712e9, MAX_DELAY_SECONDS, rates).len()
+    }
+
+    #[test]
+    fn statement_has_the_uncertainty_of_a_measured_sync_time() {
+        let stated = |uncertainty_seconds| {
+            let sync_time = Some(fxgraph::Time::unix(1_800_000_000));
+            let base = fxgraph::TimeBase { from: 1 << 48, sync_time, uncertainty_seconds };
+            let effect = Effect { from: 1 << 48, base };
+            let models = [vec![piece(1 << 48, 1.0)]];
+            statement(&models, Clock::new(1e6, 1), &effect)[0][0]["utc_uncertainty_seconds"].take()
+        };
+        assert_eq!(stated(0.27), 0.27);
+        assert!(stated(0.0).is_null());
     }
 
     #[test]

@@ -3,11 +3,13 @@
 use super::chain::{Plain, connected};
 use super::disturbed::{Streams, compare, env, run, run_enough, run_in_bases};
 use super::examples::{can_run, directory, text};
+use fxgraph::event::{Event, Events};
 use fxgraph::flowgraph::{Plan, load_in};
 use fxgraph::frame::Annotations;
 use fxgraph::{DeviceName, Dtype, PortType, Time, TimeBase};
 use fxgraph_dsp::random::Random;
 use std::path::Path;
+use std::sync::Arc;
 
 /// First timestamp of the second base: the sender counts from 0 again.
 const FROM: u64 = 1 << 48;
@@ -38,7 +40,8 @@ fn ports(plan: &Plan) -> (&[PortType], &[PortType]) {
 
 /// Base of the frames with this timestamp.
 fn base_at(timestamp: u64) -> TimeBase {
-    let second = TimeBase { from: FROM, sync_time: Some(Time::unix(SYNC)) };
+    let sync_time = Some(Time::unix(SYNC));
+    let second = TimeBase { from: FROM, sync_time, uncertainty_seconds: 0.27 };
     if timestamp < FROM { TimeBase::default() } else { second }
 }
 
@@ -198,12 +201,17 @@ fn sinks_begin_a_file_with_the_time_of_the_new_base() {
             let block = connected(kind, "cpu", &parameters, std::slice::from_ref(input));
             let directory = tempfile::tempdir().unwrap();
             let (block, env) = (block.ok().unwrap(), env(directory.path()));
+            let events = Arc::new(Events::default());
+            env.events.redirect(Some((Arc::clone(&events), kind.to_owned())));
             let made = if is_one_base {
                 run(&*block, &vec![frames], 0, &env)
             } else {
                 run_in_bases(&*block, &vec![frames], 0, &env, base_at)
             };
             made.unwrap();
+            let stated = |event: &Event| event.text.contains("uncertain by 0.27 s");
+            let stated = events.since(0).iter().filter(|event| stated(event)).count();
+            assert_eq!(stated, usize::from(!is_one_base), "{kind}: {:?}", events.since(0));
             directory
         };
         let given = given(&input);

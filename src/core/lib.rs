@@ -24,6 +24,7 @@ pub mod files;
 pub mod flowgraph_texts;
 pub mod frame;
 pub mod gpu;
+pub mod host_clock;
 pub mod kind;
 pub mod live_updates;
 mod map;

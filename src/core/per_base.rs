@@ -3,6 +3,7 @@
 use crate::block::{Block, Input, Io, Next};
 use crate::changes::Change;
 use crate::error::BlockError;
+use crate::event::EventKind;
 use crate::kind::{Build, Configured, Env, KindSpec};
 use crate::patience::Patience;
 use crate::port::PortType;
@@ -81,6 +82,13 @@ impl<K: TimedSink> PerBase<K> {
             let text = messages.join("; ");
             BlockError::new(format!("cannot continue with the new sync time: {text}"))
         })?;
+        if let Some(uncertainty) = base.uncertainty() {
+            let text = format!(
+                "the times of products from here on come from a sync time that was measured after a restart of the sender \
+                 and is {uncertainty}: set `sync_time_seconds` of the source and start again"
+            );
+            self.env.events.add(EventKind::Warning, text);
+        }
         self.summary = Summary::default();
         let env = Env { summary: self.summary.clone(), ..self.env.clone() };
         self.block = (self.build)(&configured, &env)?;

@@ -20,6 +20,9 @@ pub struct TimeBase {
     /// Sync time of the sender, the time of timestamp `from`: (time of a sample) = this + (timestamp -
     /// `from`) / (ADC sample rate). `None` is the sync time of the clock of the port.
     pub sync_time: Option<Time>,
+    /// Largest error of `sync_time`, in seconds: 0 of a sync time that was given, positive of one that a source measured,
+    /// and infinite if it is not known.
+    pub uncertainty_seconds: f64,
 }
 
 impl TimeBase {
@@ -27,6 +30,18 @@ impl TimeBase {
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         self.from == other.from
+    }
+
+    /// Statement about a sync time that was measured, for messages: `uncertain by 0.27 s`. `None` of one that was given, or
+    /// that is not known.
+    #[must_use]
+    pub fn uncertainty(&self) -> Option<String> {
+        self.sync_time.filter(|time| *time != Time::default())?;
+        match self.uncertainty_seconds {
+            0.0 => None,
+            seconds if seconds.is_finite() => Some(format!("uncertain by {seconds:.2} s")),
+            _ => Some("of unknown uncertainty".to_owned()),
+        }
     }
 }
 
@@ -72,10 +87,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_a_measured_sync_time_states_its_uncertainty() {
+        let base = |time, uncertainty_seconds| TimeBase {
+            from: 1 << 48,
+            sync_time: Some(time),
+            uncertainty_seconds,
+        };
+        let stated = |base: TimeBase| base.uncertainty();
+        assert_eq!((stated(TimeBase::default()), stated(base(Time::unix(9), 0.0))), (None, None));
+        assert_eq!(stated(base(Time::unix(9), 0.256)).as_deref(), Some("uncertain by 0.26 s"));
+        let unknown = stated(base(Time::unix(9), f64::INFINITY));
+        assert_eq!(unknown.as_deref(), Some("of unknown uncertainty"));
+        // A file, whose times count from 1970.
+        assert_eq!(stated(base(Time::default(), f64::INFINITY)), None);
+    }
+
+    #[test]
     fn base_of_a_timestamp_is_the_newest_that_began_before() {
         let bases = BasesTaken::default();
         assert_eq!(bases.at(9), TimeBase::default());
-        let base = |from| TimeBase { from, sync_time: Some(Time::unix(from as u32)) };
+        let base = |from| TimeBase {
+            from,
+            sync_time: Some(Time::unix(from as u32)),
+            ..TimeBase::default()
+        };
         for from in [300, 100, 200, 100] {
             bases.note(base(from));
         }

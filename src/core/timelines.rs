@@ -147,9 +147,9 @@ impl Timelines {
 
     /// Time base of a sender that was restarted and is at `place`: that of a source that is in step, or a new one.
     /// `least` is the first timestamp at which the source can continue, a multiple of 2^48; `sync_time` is that of
-    /// the sender, for a new base.
+    /// the sender and its uncertainty in seconds, for a new base.
     #[allow(clippy::must_use_candidate, reason = "it adds the base")]
-    pub fn restart(&self, place: Place, least: u64, sync_time: Time) -> TimeBase {
+    pub fn restart(&self, place: Place, least: u64, sync_time: (Time, f64)) -> TimeBase {
         let mut known = self.known();
         if let Some((base, _)) = Self::find_in(&known, &place, least) {
             return base;
@@ -160,7 +160,8 @@ impl Timelines {
         let after = reached.map_or(0, |reached| ((reached >> WIRE_BITS) + 2) << WIRE_BITS);
         let next = known.back().map_or(0, |newest| newest.base.from + (1 << WIRE_BITS));
         let from = least.max(next).max(after.min(MAX_TIMESTAMP));
-        let base = TimeBase { from, sync_time: Some(sync_time) };
+        let (sync_time, uncertainty_seconds) = sync_time;
+        let base = TimeBase { from, sync_time: Some(sync_time), uncertainty_seconds };
         let timestamp = from + (place.timestamp & ((1 << WIRE_BITS) - 1));
         self.add(&mut known, Timeline { base, place: Place { timestamp, ..place } });
         base
@@ -198,14 +199,15 @@ mod tests {
         assert_eq!((found.0.from, found.1), (0, 15_400_000));
         assert!(timelines.find(&place(17_000_000, after(10)), 0).is_none());
         // Two senders are restarted together, a third one 100 s later with another sync time.
-        let first = timelines.restart(place(200, after(20)), TURN, Time::unix(1));
-        let second = timelines.restart(place(400_000, after(20)), TURN, Time::unix(2));
+        let first = timelines.restart(place(200, after(20)), TURN, (Time::unix(1), 0.2));
+        let second = timelines.restart(place(400_000, after(20)), TURN, (Time::unix(2), 0.2));
         assert_eq!((first, second.from), (second, TURN));
         assert_eq!(first.sync_time, Some(Time::unix(1)));
-        let third = timelines.restart(place(0, after(120)), TURN, Time::unix(3));
+        let third = timelines.restart(place(0, after(120)), TURN, (Time::unix(3), 0.2));
         assert_eq!((third.from, timelines.newest()), (2 * TURN, 2 * TURN));
         // It then gets the sync time of the others, but cannot go back.
-        let again = timelines.restart(place(130_000_000, after(150)), 3 * TURN, Time::unix(4));
+        let again =
+            timelines.restart(place(130_000_000, after(150)), 3 * TURN, (Time::unix(4), 0.2));
         assert_eq!(again.from, 3 * TURN);
         // The first one finds it there.
         let found = timelines.find(&place(135_000_000, after(155)), TURN + 1).unwrap();

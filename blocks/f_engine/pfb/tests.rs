@@ -521,7 +521,7 @@ fn delay_model_that_expires_is_one_event() {
             assert!(harness.send(input, |frame| {
                 plain.copy_to(frame);
                 frame.header_mut().timestamp += base;
-                frame.header_mut().base = TimeBase { from: base, sync_time: None };
+                frame.header_mut().base = TimeBase { from: base, ..TimeBase::default() };
             }));
             Harness::block_on(harness.run()).unwrap();
             while harness.receive(0).is_some() {

@@ -66,6 +66,9 @@ pub const TYPE_CHECK: u16 = 0x7004;
 pub const TAKEN_OVER: u16 = 0x7009;
 /// Described stream: time base: its first timestamp, and its Unix time in seconds and picoseconds.
 pub const TIME_BASE: u16 = 0x700a;
+/// Described stream: largest error of the Unix time of [`TIME_BASE`] in nanoseconds, 2^48 - 1 if it is not known; 0 of a
+/// sync time that was given.
+pub const TIME_BASE_UNCERTAINTY: u16 = 0x700b;
 /// Described stream: validity counts.
 pub const VALIDITY: u16 = 0x7005;
 /// Described stream: identifier of the configuration that made the frame.

@@ -26,6 +26,9 @@ pub struct Spot {
     pub timestamp: u64,
 }
 
+/// A packet held: its length, its sender, and its arrival time; none for a file.
+type Held = (u32, Endpoint, Option<Instant>);
+
 /// Packets that agree with each other: near each other and increasing in time.
 pub struct Candidate {
     /// The latest packet.
@@ -50,7 +53,7 @@ pub struct Candidate {
     /// Whether its packets come from senders of the stream; packets of other senders are kept apart.
     pub is_current: bool,
     held: Vec<u8>,
-    packets: Vec<(u32, Endpoint)>,
+    packets: Vec<Held>,
     /// Number and bytes of the packets at the beginning that were accepted already.
     taken: (usize, usize),
 }
@@ -91,17 +94,22 @@ impl Candidate {
 
     /// Returns the packets held, in the order of their arrival.
     pub fn packets(&self) -> impl Iterator<Item = (&[u8], Endpoint)> {
+        self.arrivals().map(|(packet, sender, _)| (packet, sender))
+    }
+
+    /// The same, with their arrival times.
+    pub fn arrivals(&self) -> impl Iterator<Item = (&[u8], Endpoint, Option<Instant>)> {
         let mut rest = &self.held[self.taken.1..];
-        self.packets[self.taken.0..].iter().map(move |(len, sender)| {
+        self.packets[self.taken.0..].iter().map(move |(len, sender, at)| {
             let (packet, after) = rest.split_at(*len as usize);
             rest = after;
-            (packet, *sender)
+            (packet, *sender, *at)
         })
     }
 
     /// Removes the first packet held, which was accepted.
     pub fn drop_first(&mut self) {
-        let Some((len, _)) = self.packets.get(self.taken.0) else { return };
+        let Some((len, ..)) = self.packets.get(self.taken.0) else { return };
         self.taken.0 += 1;
         self.taken.1 += *len as usize;
         // Moves no more bytes than were accepted since the last move.
@@ -192,7 +200,7 @@ impl Candidates {
         candidate.add(spot, now);
         candidate.sender = sender;
         candidate.held.extend_from_slice(datagram);
-        candidate.packets.push((datagram.len() as u32, sender));
+        candidate.packets.push((datagram.len() as u32, sender, now));
         (index, forgotten)
     }
 

@@ -17,6 +17,7 @@ pub struct Causes {
     pub last_jump: Gauge,
     pub last_timestamp: Gauge,
     pub sync_time: Gauge,
+    pub sync_time_uncertainty: Gauge,
     pub clock_difference: Gauge,
     pub unexpected: Counter,
     pub saturated: Counter,
@@ -76,6 +77,11 @@ impl Causes {
             sync_time: counters.gauge(
                 "sync_time_seconds",
                 "Unix time of the sender's timestamp 0, since the last restart of the sender",
+            ),
+            sync_time_uncertainty: counters.gauge(
+                "sync_time_uncertainty_seconds",
+                "largest error of sync_time_seconds, with delays of up to 0.25 s: 0 of a sync time that was given; set \
+                 `sync_time_seconds` if times must be better",
             ),
             clock_difference: counters.gauge(
                 "clock_difference_seconds",

@@ -97,7 +97,8 @@ pub struct SpeadSource {
     pub pcap: Option<ReadPath>,
     /// Samples per second of the ADC.
     pub adc_sample_rate_hz: f64,
-    /// Time of timestamp 0: Unix seconds, or a time in UTC such as `2026-11-25T14:20:40.25Z`.
+    /// Time of timestamp 0: Unix seconds, or a time in UTC such as `2026-11-25T14:20:40.25Z`. A whole second states that
+    /// the digitiser starts on the second, also when it is restarted.
     #[param(default)]
     pub sync_time_seconds: Time,
     /// ADC samples by which the signal is later than the timestamps, because of filters at the sender: (`taps` - 1) / 2

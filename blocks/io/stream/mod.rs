@@ -148,6 +148,11 @@ impl Described {
                 vec![3],
                 Elements::Numpy("<i8"),
             ),
+            number(
+                item::TIME_BASE_UNCERTAINTY,
+                "time_base_uncertainty",
+                "largest error of the Unix time of the time base in nanoseconds, 2^48 - 1 if not known",
+            ),
             described(
                 item::ANNOTATIONS,
                 "annotations",
@@ -183,7 +188,27 @@ pub fn read_base(bytes: &[u8]) -> Option<TimeBase> {
         OF_TYPE => None,
         seconds => Some(Time::from_unix(seconds, picoseconds)?),
     };
-    Some(TimeBase { from, sync_time })
+    Some(TimeBase { from, sync_time, ..TimeBase::default() })
+}
+
+/// Uncertainty of a sync time on the wire that is not known.
+const UNKNOWN: u64 = (1 << 48) - 1;
+
+/// Uncertainty of the sync time of a time base on the wire: nanoseconds, rounded up.
+#[must_use]
+pub fn uncertainty_value(base: &TimeBase) -> u64 {
+    ((base.uncertainty_seconds * 1e9).ceil() as u64).min(UNKNOWN)
+}
+
+/// Uncertainty, in seconds, of the sync time of `base` with this value on the wire. A sender that does not state one, of
+/// an earlier version, has not told whether the sync time was measured.
+#[must_use]
+pub fn read_uncertainty(base: &TimeBase, value: Option<u64>) -> f64 {
+    match value {
+        None if base.sync_time.is_none() => 0.0,
+        None | Some(UNKNOWN) => f64::INFINITY,
+        Some(nanoseconds) => nanoseconds as f64 / 1e9,
+    }
 }
 
 /// Returns the first difference between the types `declared` and `received`, for messages; `None` if they are equal.
@@ -230,4 +255,28 @@ fn difference(declared: &PortType, received: &PortType) -> Option<String> {
             let full = |port: &PortType| port.validity.full.to_string();
             differ("validity.full", full(a), full(b))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uncertainty_of_a_sync_time_is_not_less_after_the_wire() {
+        let base = |uncertainty_seconds| TimeBase {
+            from: 1 << 48,
+            sync_time: Some(Time::unix(1_800_000_000)),
+            uncertainty_seconds,
+        };
+        for seconds in [0.0, 1e-10, 0.25, 3.0, 1e6, f64::INFINITY] {
+            let read = read_uncertainty(&base(0.0), Some(uncertainty_value(&base(seconds))));
+            assert!(
+                read >= seconds && (read < seconds + 2e-9 || seconds > 1e5),
+                "{seconds} {read}"
+            );
+        }
+        // Senders of earlier versions state none.
+        assert_eq!(read_uncertainty(&base(0.0), None), f64::INFINITY);
+        assert_eq!(read_uncertainty(&TimeBase::default(), None), 0.0);
+    }
 }

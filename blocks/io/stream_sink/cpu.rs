@@ -89,7 +89,7 @@ struct Sending {
 }
 
 /// Item pointers of a heap with data.
-const ITEMS: usize = 11;
+const ITEMS: usize = 12;
 
 impl Sink {
     /// Looks the destination up if it is a name.
@@ -239,6 +239,10 @@ impl Sink {
             Pointer::addressed(item::CONFIG_ID, config_id as u64),
             Pointer::addressed(item::TIME_BASE, time_base as u64),
             Pointer::addressed(item::ANNOTATIONS, annotations as u64),
+            Pointer::immediate(
+                item::TIME_BASE_UNCERTAINTY,
+                stream::uncertainty_value(&header.base),
+            ),
         ];
         let (length, counter) = (before_tail + self.tail.len(), self.counter.take());
         self.sequence += 1;

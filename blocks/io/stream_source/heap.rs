@@ -194,9 +194,14 @@ impl Heap {
 
     /// Returns the value of the immediate item `id`, as the 6 bytes of its pointer.
     fn immediate(&self, id: u16) -> Option<[u8; 6]> {
-        let found = self.items.iter().find(|pointer| pointer.immediate && pointer.id == id)?;
-        let [_, _, bytes @ ..] = found.value.to_be_bytes();
+        let [_, _, bytes @ ..] = self.value(id)?.to_be_bytes();
         Some(bytes)
+    }
+
+    /// Returns the value of the immediate item `id`.
+    pub fn value(&self, id: u16) -> Option<u64> {
+        let found = self.items.iter().find(|pointer| pointer.immediate && pointer.id == id)?;
+        Some(found.value)
     }
 
     /// Returns the bytes of the addressed item `id` in the heap: up to the next item, or to the end.

@@ -77,7 +77,7 @@ fn count(number: u64, unit: usize) -> u32 {
 /// Time base of the frames that are sent: another one from 2^48 on.
 fn base_of(timestamp: u64) -> TimeBase {
     let sync_time = fxgraph::Time::from_unix(1_800_000_000, 250_000_000_001);
-    let second = TimeBase { from: 1 << 48, sync_time };
+    let second = TimeBase { from: 1 << 48, sync_time, uncertainty_seconds: 0.25 };
     if timestamp < second.from { TimeBase::default() } else { second }
 }
 
@@ -602,7 +602,7 @@ fn items_that_come_after_other_packets_of_their_heap_are_used() {
     for packet in &mut data {
         if value(packet, 0x3) != Some(128) {
             let kept = [&[0x53, 4, 2, 6, 0, 0, 0, 4], &packet[8..40]].concat();
-            packet.splice(..8 + 15 * 8, kept);
+            packet.splice(..8 + 16 * 8, kept);
         }
     }
     let mut bench = Bench::new(&port);

@@ -202,7 +202,7 @@ impl Times {
             from.wrapping_add(self.first).wrapping_add(frame.wrapping_mul(self.step));
         if turn > 0 {
             let later = self.sync_time.plus_picoseconds(i128::from(turn) * self.turn_picoseconds);
-            header.base = TimeBase { from, sync_time: later };
+            header.base = TimeBase { from, sync_time: later, ..TimeBase::default() };
         }
     }
 }
@@ -410,6 +410,7 @@ mod tests {
         let base = |turn: u64, seconds| TimeBase {
             from: turn << 48,
             sync_time: Some(Time::unix(seconds)),
+            ..TimeBase::default()
         };
         let expected = [
             (7, TimeBase::default()),

@@ -214,16 +214,9 @@ fn huge_pages(enabled: Option<&str>) -> Check {
 }
 
 #[cfg(target_os = "linux")]
-#[allow(unsafe_code)]
 fn clock() -> Check {
-    // SAFETY: all fields are plain numbers; with `modes` 0 the call writes them and changes nothing.
-    let (state, reply) = unsafe {
-        let mut reply: libc::timex = std::mem::zeroed();
-        (libc::adjtimex(&raw mut reply), reply)
-    };
     let name = "clock";
-    if state >= 0 && reply.status & libc::STA_UNSYNC == 0 {
-        let error = f64::from(u32::try_from(reply.maxerror).unwrap_or(u32::MAX)) / 1e6;
+    if let Some(error) = fxgraph::host_clock::error_seconds() {
         return Check::good(name, format!("synchronised, error at most {error:.3} s"));
     }
     Check::advice(

@@ -248,7 +248,7 @@ impl Window {
     }
 
     /// Parses a held packet and returns its place.
-    fn place<'a>(&self, datagram: &'a [u8]) -> Option<(Packet<'a>, Place)> {
+    pub(super) fn place<'a>(&self, datagram: &'a [u8]) -> Option<(Packet<'a>, Place)> {
         let packet = Packet::parse(datagram).ok()?;
         let place = self.layout.place(&packet, |wire| self.timeline.unwrap(wire)).ok()?;
         Some((packet, place))
@@ -306,10 +306,15 @@ impl Window {
         let (timestamp, began) = candidate.first;
         let timestamp = timestamp & ((1 << WIRE_BITS) - 1);
         let sync_time = self.sync_time().filter(|_| began.is_some());
-        let about = sync_time.map_or_else(
-            || "; its sync time is unknown, and times count from 1970".to_owned(),
-            |sync_time| format!("; its sync time is now {sync_time}"),
-        );
+        let measured = self.timeline.time_base.uncertainty();
+        let about = match (sync_time, measured) {
+            (None, _) => "; its sync time is unknown, and times count from 1970".to_owned(),
+            (Some(sync_time), None) => format!("; its sync time is now {sync_time}"),
+            (Some(sync_time), Some(uncertainty)) => format!(
+                "; its sync time is now {sync_time} as measured, {uncertainty}: files, delay models and phase centres that \
+                 need a better one need another start with `sync_time_seconds`"
+            ),
+        };
         let text = format!(
             "{} restarted with another sync time: its timestamps jumped from {from} to {timestamp}{about}; \
              the frames continue at {}",

@@ -3,8 +3,8 @@
 use super::{Frames, Window};
 use crate::io::spead_source::candidates::Candidate;
 use crate::io::spead_source::timeline::WIRE_BITS;
+use fxgraph::host_clock;
 use fxgraph::runtime::EventKind;
-use fxgraph::time::SECOND_PICOSECONDS;
 use fxgraph::timelines::Place;
 use fxgraph::{Clock, Time, TimeBase};
 use std::time::{Duration, Instant};
@@ -19,14 +19,68 @@ const WRONG_SECONDS: f64 = 2.0;
 const RIGHT_SECONDS: f64 = 1.0;
 /// Largest difference, in seconds, of a measured sync time and the configured one, if both are the same.
 const SAME_SYNC_SECONDS: f64 = 1.0;
-/// Largest difference, in seconds, of a measured sync time to a whole second that is taken for it.
-const WHOLE_SECOND: f64 = 0.25;
+/// Largest delay, in seconds, of a sender, the network and the buffers that a measured sync time is taken to have. Arrival
+/// times alone do not show a delay that all packets have.
+const DELAY_SECONDS: f64 = 0.25;
 
 /// Comparison of the stream with the clock of the host.
 #[derive(Default)]
 pub(super) struct Comparison {
     checked: Option<Instant>,
     is_wrong: bool,
+    /// Time, in seconds, by which the stream was ahead of the clock of the host at last, with a sync time that was given.
+    ahead_seconds: Option<f64>,
+}
+
+impl Comparison {
+    /// Largest error of the clock of the host, in seconds: as the kernel knows it or, if less, as the stream showed with a
+    /// sync time that was given. Infinite if neither is known.
+    fn clock_error_seconds(&self) -> f64 {
+        let of_kernel = host_clock::error_seconds();
+        let of_stream = self.ahead_seconds.map(f64::abs);
+        of_kernel.into_iter().chain(of_stream).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Arrivals of packets of a sender against their timestamps.
+#[derive(Debug, PartialEq)]
+struct Arrivals {
+    /// Timestamp on the wire of the packet with the least delay, and its arrival time.
+    earliest: (u64, Instant),
+    /// Difference of the least delays of the first and the second half of the packets, in seconds: the least delay may be
+    /// larger than that of the network by as much.
+    scatter_seconds: f64,
+}
+
+impl Arrivals {
+    /// Compares packets, as timestamp on the wire and arrival time in the order of arrival; `None` without any.
+    fn new(packets: &[(u64, Instant)], adc_sample_rate_hz: f64) -> Option<Self> {
+        let (from, began) = *packets.first()?;
+        let delay = |&(timestamp, at): &(u64, Instant)| {
+            let unused = u64::BITS - WIRE_BITS;
+            let samples = (timestamp.wrapping_sub(from) << unused).cast_signed() >> unused;
+            let passed = at.saturating_duration_since(began).as_secs_f64();
+            passed - samples as f64 / adc_sample_rate_hz
+        };
+        let least = |packets: &[(u64, Instant)]| {
+            let delays = packets.iter().map(|packet| (delay(packet), *packet));
+            delays.min_by(|(a, _), (b, _)| a.total_cmp(b))
+        };
+        let (first, second) = packets.split_at(packets.len() / 2);
+        let (_, earliest) = least(packets)?;
+        let halves = least(first).zip(least(second));
+        let scatter_seconds = halves.map_or(0.0, |((a, _), (b, _))| (a - b).abs());
+        Some(Self { earliest, scatter_seconds })
+    }
+}
+
+/// Returns the only whole second from `early` to `late` seconds around `measured`; `None` if there is none, or several.
+fn only_second(measured: Time, early: f64, late: f64) -> Option<Time> {
+    let first = measured.plus_seconds(-early)?;
+    let (seconds, picoseconds) = first.to_unix();
+    let second = |n| Time::from_unix(seconds + i64::from(picoseconds > 0) + n, 0);
+    let is_inside = |time: &Time| time.seconds_since(measured) <= late;
+    second(0).filter(is_inside).filter(|_| !second(1).is_some_and(|next| is_inside(&next)))
 }
 
 /// Time of the clock of the host at `at`.
@@ -69,38 +123,44 @@ impl Window {
     /// room for it.
     pub(super) fn base_after_restart(&self, candidate: &Candidate) -> Option<TimeBase> {
         let least = self.timeline.next_origin()?;
-        let (timestamp, at) = candidate.first;
-        let timestamp = timestamp & ((1 << WIRE_BITS) - 1);
-        Some(match at {
-            Some(at) => {
-                let sync_time = self.measured_sync_time(timestamp, at);
-                self.env.timelines.restart(self.place_at(timestamp, at), least, sync_time)
-            }
+        let packets = candidate.arrivals().filter_map(|(datagram, _, at)| {
+            let timestamp = self.place(datagram)?.1.timestamp & ((1 << WIRE_BITS) - 1);
+            Some((timestamp, at?))
+        });
+        let packets: Vec<_> = packets.collect();
+        let Some(arrivals) = Arrivals::new(&packets, self.options.adc_sample_rate_hz) else {
             // A file is read at any rate, so its packets have no arrival time: the new sync time is unknown, and times
             // count from 1970.
-            None => TimeBase { from: least, sync_time: Some(Time::default()) },
-        })
+            let (sync_time, uncertainty_seconds) = (Some(Time::default()), f64::INFINITY);
+            return Some(TimeBase { from: least, sync_time, uncertainty_seconds });
+        };
+        let (timestamp, at) = arrivals.earliest;
+        let sync_time = self.measured_sync_time(&arrivals);
+        Some(self.env.timelines.restart(self.place_at(timestamp, at), least, sync_time))
     }
 
-    /// Sync time of a sender whose heap of this timestamp arrived at `at`. A measurement has the delay of the network, so
-    /// the configured sync time is kept if both agree, and a whole second is taken if the configured one is whole.
-    fn measured_sync_time(&self, timestamp: u64, at: Instant) -> Time {
+    /// Sync time of a sender whose packets arrived so, and its largest error in seconds. It is early by at most the error
+    /// of the clock of the host, and late by that and the delay of the packets: the configured sync time is kept if both
+    /// agree and, if the configured one is a whole second, the only whole second within the uncertainty is taken.
+    fn measured_sync_time(&self, arrivals: &Arrivals) -> (Time, f64) {
+        let (timestamp, at) = arrivals.earliest;
         let rate = self.options.adc_sample_rate_hz;
         // A heap is sent after its last sample.
         let sent = Time::picoseconds_of(timestamp + self.layout.samples_per_heap, rate);
         let measured = sent.and_then(|sent| host_time(at).plus_picoseconds(-sent));
         let measured = measured.unwrap_or_default();
-        let Some(configured) = self.options.sync_time else { return measured };
-        let is_near = |time: &Time, seconds| measured.seconds_since(*time).abs() <= seconds;
+        let early = self.comparison.clock_error_seconds();
+        let late = early + DELAY_SECONDS.max(2.0 * arrivals.scatter_seconds);
+        let Some(configured) = self.options.sync_time else { return (measured, late) };
         let same = Time::picoseconds_of(1 << WIRE_BITS, rate).and_then(|turn| {
             let turns = measured.picoseconds_since(configured) + turn / 2;
             configured.plus_picoseconds(turns.div_euclid(turn) * turn)
         });
-        let (seconds, picoseconds) = measured.to_unix();
-        let rounded = seconds + i64::from(picoseconds >= SECOND_PICOSECONDS / 2);
-        let whole = Time::from_unix(rounded, 0).filter(|_| configured.to_unix().1 == 0);
-        let same = same.filter(|time| is_near(time, SAME_SYNC_SECONDS));
-        same.or(whole.filter(|time| is_near(time, WHOLE_SECOND))).unwrap_or(measured)
+        let is_near = |time: &Time| measured.seconds_since(*time).abs() <= SAME_SYNC_SECONDS;
+        let is_whole = configured.to_unix().1 == 0;
+        let whole = || only_second(measured, late, early).filter(|_| is_whole);
+        let exact = same.filter(is_near).or_else(whole);
+        exact.map_or((measured, late), |time| (time, 0.0))
     }
 
     /// Sync time of the sender in the present time base, if known.
@@ -113,6 +173,7 @@ impl Window {
     pub(super) fn show_sync_time(&self) {
         let Some(sync_time) = self.timeline.time_base.sync_time else { return };
         self.causes.sync_time.set(sync_time.to_unix_f64());
+        self.causes.sync_time_uncertainty.set(self.timeline.time_base.uncertainty_seconds);
         let real_time = self.env.counters.real_time();
         if self.timeline.now().is_some() && real_time.zero().is_some() {
             let clock = Clock::new(self.options.adc_sample_rate_hz, 1);
@@ -171,18 +232,79 @@ impl Window {
         let Some(time) = sync.plus_samples(since, self.options.adc_sample_rate_hz) else { return };
         let ahead = time.seconds_since(host_time(at));
         self.causes.clock_difference.set(ahead);
+        let uncertainty = self.timeline.time_base.uncertainty_seconds;
         let comparison = &mut self.comparison;
-        if ahead.abs() <= RIGHT_SECONDS {
+        if uncertainty == 0.0 {
+            comparison.ahead_seconds = Some(ahead);
+        }
+        // Packets that are ahead of the clock were sent before the measured sync time allows it.
+        let is_too_late = uncertainty > 0.0 && uncertainty < WRONG_SECONDS && ahead > uncertainty;
+        if ahead.abs() <= RIGHT_SECONDS && !is_too_late {
             comparison.is_wrong = false;
-        } else if ahead.abs() > WRONG_SECONDS && !comparison.is_wrong {
+        } else if (ahead.abs() > WRONG_SECONDS || is_too_late) && !comparison.is_wrong {
             comparison.is_wrong = true;
             let side = if ahead > 0.0 { "ahead of" } else { "behind" };
+            let measured = self.timeline.time_base.uncertainty().map_or_else(String::new, |text| {
+                format!(", measured after the restart of the sender and {text},")
+            });
             let text = format!(
-                "the stream, with the sync time {sync}, is {:.1} s {side} the clock of this host: check \
+                "the stream, with the sync time {sync}{measured} is {:.1} s {side} the clock of this host: check \
                  `sync_time_seconds`, the clock of the host, and the sender",
                 ahead.abs()
             );
             self.env.events.add(EventKind::Warning, text);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Samples per second.
+    const RATE: f64 = 1e6;
+
+    /// Packets of 1000 samples from the timestamp `first` on that arrive after these delays, in milliseconds.
+    fn packets(first: u64, delays: &[u64]) -> Vec<(u64, Instant)> {
+        let start = Instant::now();
+        let packet = |(number, delay): (usize, &u64)| {
+            let number = number as u64;
+            let timestamp = (first + 1000 * number) & ((1 << WIRE_BITS) - 1);
+            (timestamp, start + Duration::from_millis(number + delay))
+        };
+        delays.iter().enumerate().map(packet).collect()
+    }
+
+    #[test]
+    fn packets_that_waited_do_not_count_for_the_sync_time() {
+        // The first packets come together after 80 ms in a buffer, the others after 2 to 5 ms; over a wrap.
+        let delays: Vec<u64> = (0..90).map(|n| if n < 79 { 81 - n } else { 2 + n % 4 }).collect();
+        for first in [0, (1 << WIRE_BITS) - 50_000] {
+            let packets = packets(first, &delays);
+            let found = Arrivals::new(&packets, RATE).unwrap();
+            assert_eq!(found.earliest, packets[80]);
+            assert!((found.scatter_seconds - 0.035).abs() < 1e-3, "{found:?}");
+        }
+        assert_eq!(Arrivals::new(&[], RATE), None);
+        assert_eq!(Arrivals::new(&packets(7, &[3]), RATE).unwrap().scatter_seconds, 0.0);
+    }
+
+    #[test]
+    fn whole_second_is_taken_only_if_it_is_the_only_one_within_the_uncertainty() {
+        let measured =
+            |milliseconds: u64| Time::from_unix(1_700_000_000, milliseconds * 1_000_000_000);
+        let second = |milliseconds, early, late| {
+            let found = only_second(measured(milliseconds).unwrap(), early, late);
+            found.map(|time| time.to_unix().0 - 1_700_000_000)
+        };
+        // A delay of 0.1 s, with the clock of the host right to 10 ms.
+        assert_eq!(second(100, 0.26, 0.01), Some(0));
+        // No packet arrives before it was sent: 0.2 s before a second is not that second.
+        assert_eq!(second(800, 0.26, 0.01), None);
+        assert_eq!((second(995, 0.26, 0.01), second(0, 0.26, 0.01)), (Some(1), Some(0)));
+        // A clock that may be wrong by a second shows none; one of unknown error neither.
+        assert_eq!(second(100, 1.25, 1.0), None);
+        assert_eq!(second(100, f64::INFINITY, f64::INFINITY), None);
     }
 }

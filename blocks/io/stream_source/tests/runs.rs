@@ -168,6 +168,7 @@ fn frames_have_the_time_base_of_the_sender() {
         _ => TimeBase {
             from: 1 << 48,
             sync_time: fxgraph::Time::from_iso("2027-01-15T08:00:00.250000000001Z"),
+            uncertainty_seconds: 0.25,
         },
     };
     let expected = frames.iter().map(|sent| (sent.timestamp, base_in(sent.timestamp)));
@@ -189,13 +190,17 @@ fn time_bases_of_a_restarted_sender_are_as_much_later_as_its_timestamps() {
     let of_sender = fxgraph::Time::from_iso("2027-01-15T08:00:00.250000000001Z");
     // Unix time 1750000000.1.
     let of_type = fxgraph::Time::from_iso("2025-06-15T15:06:40.1Z");
-    let base = |turns: u64, sync_time| TimeBase { from: turns * turn, sync_time };
+    let base = |turns: u64, sync_time, uncertainty_seconds| TimeBase {
+        from: turns * turn,
+        sync_time,
+        uncertainty_seconds,
+    };
     let expected = [
-        (turn + 1_000_000, base(1, of_sender)),
-        (2 * turn + 7, base(2, of_type)),
-        (2 * turn + 7 + SAMPLES, base(2, of_type)),
+        (turn + 1_000_000, base(1, of_sender, 0.25)),
+        (2 * turn + 7, base(2, of_type, 0.0)),
+        (2 * turn + 7 + SAMPLES, base(2, of_type, 0.0)),
         // Timestamp 2^48 + 7 of the sender.
-        (3 * turn + 7, base(3, of_sender)),
+        (3 * turn + 7, base(3, of_sender, 0.25)),
     ];
     assert_eq!(bench.bases(), expected);
 }

@@ -158,7 +158,10 @@ impl Window {
                 self.base
             };
         };
-        self.after_restart(stream::read_base(bytes).unwrap_or_default())
+        let base = stream::read_base(bytes).unwrap_or_default();
+        let uncertainty = heap.value(item::TIME_BASE_UNCERTAINTY);
+        let uncertainty_seconds = stream::read_uncertainty(&base, uncertainty);
+        self.after_restart(TimeBase { uncertainty_seconds, ..base })
     }
 
     fn after_restart(&self, of_sender: TimeBase) -> TimeBase {
@@ -168,7 +171,7 @@ impl Window {
         // The sender's timestamp `from`, at which it had its sync time, is later here.
         let of_type = self.described.port.clock.sync_time;
         let sync_time = of_sender.sync_time.or(Some(of_type));
-        TimeBase { from: of_sender.from + self.offset, sync_time }
+        TimeBase { from: of_sender.from + self.offset, sync_time, ..of_sender }
     }
 
     /// Writes `heap` to `frame`.

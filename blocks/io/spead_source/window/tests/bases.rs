@@ -73,6 +73,29 @@ fn frames_after_a_restart_have_a_base_whose_sync_time_gives_their_time() {
 }
 
 #[test]
+fn sync_time_of_a_sender_off_the_second_is_measured_with_its_uncertainty() {
+    let began = unix();
+    let sync_time = began - 1000.0 + 0.123;
+    let mut live = source(&Env::detached("in"), Some(sync_time));
+    let first = ((began - sync_time) * 1000.0) as u64;
+    live.timed_stream(first..first + 1000);
+    // The first 40 heaps after the restart wait in a buffer, for up to 40 ms; the others arrive in time.
+    live.millis += 2039;
+    for heap in 0..40 {
+        live.heap(heap);
+    }
+    live.timed_stream(40..2000);
+    let (_, base) = live.bases().pop().unwrap();
+    // Heap 0 began 3 s after the start of the source.
+    let expected = unix() - live.start.elapsed().as_secs_f64() + 3.0;
+    let late = base.sync_time.unwrap().to_unix_f64() - expected;
+    assert!((-0.002..0.02).contains(&late), "{late}");
+    let uncertainty = base.uncertainty_seconds;
+    assert!((0.25..1.5).contains(&uncertainty) && late.abs() < uncertainty, "{uncertainty}");
+    assert_eq!(live.gauge("sync_time_uncertainty_seconds"), uncertainty);
+}
+
+#[test]
 fn sources_in_step_agree_although_one_saw_foreign_heaps_first() {
     for sync_time in [None, Some(unix() - 3.3 * TURN_SECONDS)] {
         let env = Env::detached("in");
