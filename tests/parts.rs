@@ -231,9 +231,20 @@ fn until(stderr: &mut impl BufRead, wanted: &str) -> String {
 #[test]
 fn hangup_applies_the_edited_file_to_all_parts_or_to_none() {
     let directory = tempfile::tempdir().unwrap();
-    let (mut program, mut stderr, _, said) = pair_with(directory.path(), &["--state", "live.json"]);
+    let options = ["--state", "live.json", "-o", "parts"];
+    let (mut program, mut stderr, _, said) = pair_with(directory.path(), &options);
     let address = said.split("a: runs at http://").nth(1).unwrap().split(':').take(2);
     let address = address.collect::<Vec<_>>().join(":").parse().unwrap();
+    let hashes = || {
+        let parts = run(&["fleet", "parts", "--json"], directory.path());
+        let parts: Vec<serde_json::Value> = serde_json::from_slice(&parts.stdout).unwrap();
+        let both = |part: &serde_json::Value| {
+            assert_eq!(part["config_hash"], part["deployed_config_hash"], "{part}");
+            part["config_hash"].clone()
+        };
+        parts.iter().map(both).collect::<Vec<_>>()
+    };
+    let before = hashes();
     let get = |path: &str| http::request(address, "GET", path, &[], b"").json();
     let signals = || get("/api/v1/blocks/source")["parameters"]["signals"].clone();
     while get("/api/v1/blocks/source")["newest_timestamp"].is_null() {
@@ -248,6 +259,8 @@ fn hangup_applies_the_edited_file_to_all_parts_or_to_none() {
     while signals() != "wgn(0.2)" {
         std::thread::sleep(Duration::from_millis(20));
     }
+    let after = hashes();
+    assert!(after[0] != before[0] && after[1] == before[1], "the deployment follows");
     // Part `b` rejects the next one, so that part `a` does not change either.
     let rejected =
         edited.replace("wgn(0.2)", "wgn(0.3)").replace("sink, host: b", "sink, queue: 9, host: b");

@@ -1,12 +1,19 @@
 //! `deployment.json`: the parts of a deployment, and where their servers are found.
 
+use super::{File, write_file};
+use crate::client::with_help;
 use crate::failure::Failure;
 use fxgraph::files::read_regular;
 use serde::{Deserialize, Serialize};
+use std::error::Error;
 use std::path::{Path, PathBuf};
 
 /// Name of the file in the directory of a deployment.
 pub const FILE: &str = "deployment.json";
+
+/// How to get a deployment.
+const HELP: &str = "give the directory that `fxgraph deploy FLOWGRAPH --engine ENGINE -o DIR` or \
+                    `fxgraph run FLOWGRAPH --as-parts -o DIR` has written";
 
 /// Largest file of a deployment.
 const MAX_BYTES: u64 = 64 << 20;
@@ -65,11 +72,22 @@ impl Manifest {
     /// Reads the deployment in `directory`.
     pub fn read(directory: &Path) -> Result<Self, Failure> {
         let path = directory.join(FILE);
-        let text = read_regular(&path, MAX_BYTES).map_err(|error| {
-            Failure::because(&format!("cannot read `{}`", path.display()), &error)
-        })?;
-        serde_json::from_slice(&text).map_err(|error| {
-            Failure::because(&format!("`{}` is not a deployment", path.display()), &error)
+        let absent = |what: String, error: &(dyn Error + 'static)| {
+            let why = Failure::because(&what, error).first_line();
+            Failure::failed(with_help(&why, [HELP]))
+        };
+        let text = read_regular(&path, MAX_BYTES)
+            .map_err(|error| absent(format!("cannot read `{}`", path.display()), &error))?;
+        serde_json::from_slice(&text)
+            .map_err(|error| absent(format!("`{}` is not a deployment", path.display()), &error))
+    }
+
+    /// Writes the deployment to `directory`; readers see the old one or the new one.
+    pub fn write(&self, directory: &Path) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(self).unwrap_or_default();
+        let path = directory.join(FILE);
+        write_file(&path, &File::new(FILE, text + "\n")).map_err(|error| {
+            Failure::because(&format!("cannot write `{}`", path.display()), &error)
         })
     }
 }

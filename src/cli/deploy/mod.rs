@@ -193,10 +193,7 @@ pub fn write(plan: &Plan, options: &Options, directory: &Path) -> Result<Manifes
         let path = directory.join(&file.path);
         write_file(&path, file).map_err(|error| cannot("write", &path, &error))?;
     }
-    let text = serde_json::to_string_pretty(&manifest).unwrap_or_default();
-    let path = directory.join(manifest::FILE);
-    write_file(&path, &File::new(manifest::FILE, text + "\n"))
-        .map_err(|error| cannot("write", &path, &error))?;
+    manifest.write(&directory)?;
     // Only now is no file of the earlier deployment in use.
     let gone = earlier.map(|earlier| earlier.files).unwrap_or_default();
     for path in gone.iter().filter(|path| is_inside(path) && !manifest.files.contains(path)) {

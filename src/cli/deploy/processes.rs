@@ -1,7 +1,7 @@
 //! A deployment of processes on this machine, as `fxgraph run --as-parts` starts them.
 
-use super::manifest::{self, Manifest, Part, Server};
-use super::{File, TOKEN, write_file};
+use super::TOKEN;
+use super::manifest::{Manifest, Part, Server};
 use crate::failure::Failure;
 use crate::parts::{HostPart, receives};
 use fxgraph::flowgraph::Plan;
@@ -43,8 +43,17 @@ pub fn write(
         token_file: TOKEN.into(),
         files: parts.iter().map(|host| format!("{}.yaml", host.part.file_name()).into()).collect(),
     };
-    let text = serde_json::to_string_pretty(&manifest).unwrap_or_default();
-    let path = directory.join(manifest::FILE);
-    write_file(&path, &File::new(manifest::FILE, text + "\n"))
-        .map_err(|error| Failure::because(&format!("cannot write `{}`", path.display()), &error))
+    manifest.write(directory)
+}
+
+/// Notes in `deployment.json` that the parts with the names `changed` run their configurations in `parts`. Others were
+/// not changed: their flowgraph may differ in parameters that none of their blocks uses.
+pub fn follow(parts: &[HostPart], changed: &[String], directory: &Path) -> Result<(), Failure> {
+    let mut manifest = Manifest::read(directory)?;
+    for part in manifest.parts.iter_mut().filter(|part| changed.contains(&part.name)) {
+        if let Some(host) = parts.iter().find(|host| host.part.name == part.name) {
+            part.config_hash.clone_from(&host.plan.config_hash);
+        }
+    }
+    manifest.write(directory)
 }

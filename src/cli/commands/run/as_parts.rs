@@ -1,7 +1,7 @@
 //! `fxgraph run --as-parts`: each part of a flowgraph with hosts as a process of this machine.
 
 use super::child::Child;
-use super::reload_parts::{self, NotApplied, Server};
+use super::reload_parts::{self, NotApplied, Reloaded, Server};
 use crate::client::with_help;
 use crate::commands::fleet::find;
 use crate::deploy::processes;
@@ -185,7 +185,7 @@ struct Stopping {
 }
 
 /// Result of an edited file: a text and the parts as the file has them.
-type Applied = Result<(String, Vec<HostPart>), NotApplied>;
+type Applied = Result<Reloaded, NotApplied>;
 
 struct Run<'a> {
     options: &'a AsParts,
@@ -363,12 +363,14 @@ impl Run<'_> {
     fn show(&self, applied: Applied) {
         let name = self.target.file.display();
         match applied {
-            Ok((text, parts)) => {
-                self.terminal.note(&format!("applied `{name}`: {text}"));
+            Ok(Reloaded { text, hosts, changed }) => {
                 // Live values of a part belong to the values of its file.
-                if let Err(failure) = write(&parts, self.directory) {
+                let written = write(&hosts, self.directory)
+                    .and_then(|_| processes::follow(&hosts, &changed, self.directory));
+                if let Err(failure) = written {
                     self.terminal.warning(&failure.first_line());
                 }
+                self.terminal.note(&format!("applied `{name}`: {text}"));
             }
             Err(NotApplied { why, left }) if left.is_empty() => {
                 let why = why.trim_end();

@@ -37,6 +37,16 @@ struct Changed<'a> {
     update: UpdateInfo,
 }
 
+/// A file that was applied to all parts.
+pub struct Reloaded {
+    /// Says what was done.
+    pub text: String,
+    /// The parts as the file has them.
+    pub hosts: Vec<HostPart>,
+    /// Names of the parts that have changed.
+    pub changed: Vec<String>,
+}
+
 /// Reason why the file was not applied to all parts.
 pub struct NotApplied {
     pub why: String,
@@ -50,12 +60,9 @@ impl From<String> for NotApplied {
     }
 }
 
-/// Applies `hosts`, the parts as the file has them, to the running parts; returns what was done, and `hosts`. It takes as
-/// long as the blocks need to be swapped.
-pub fn reload(
-    hosts: Vec<HostPart>,
-    servers: &[Server],
-) -> Result<(String, Vec<HostPart>), NotApplied> {
+/// Applies `hosts`, the parts as the file has them, to the running parts. It takes as long as the blocks need to be
+/// swapped.
+pub fn reload(hosts: Vec<HostPart>, servers: &[Server]) -> Result<Reloaded, NotApplied> {
     let same_names = hosts.len() == servers.len();
     let pairs = hosts.iter().map(|host| {
         let server = servers.iter().find(|server| server.name == host.part.name)?;
@@ -76,19 +83,26 @@ pub fn reload(
     if !rejected.is_empty() {
         return Err(rejected.join("\n").into());
     }
+    let names: Vec<String> = changed.iter().map(|part| part.server.name.clone()).collect();
+    let text = made(&changed)?;
+    Ok(Reloaded { text, hosts, changed: names })
+}
+
+/// Changes the parts; returns what was done.
+fn made(changed: &[Changed<'_>]) -> Result<String, NotApplied> {
     if changed.is_empty() {
-        return Ok(("no block differs".to_owned(), hosts));
+        return Ok("no block differs".to_owned());
     }
     let names: Vec<String> = changed.iter().map(|part| format!("`{}`", part.server.name)).collect();
     let names = names.join(", ");
     let mut ways = changed.iter().flat_map(|part| &part.update.blocks).map(|block| &*block.way);
     if ways.all(is_live)
-        && let Some(at) = set_at_once(&changed)?
+        && let Some(at) = set_at_once(changed)?
     {
-        return Ok((format!("changed parts {names} from timestamp {at} on"), hosts));
+        return Ok(format!("changed parts {names} from timestamp {at} on"));
     }
-    apply(&changed)?;
-    Ok((format!("changed parts {names}, one after the other"), hosts))
+    apply(changed)?;
+    Ok(format!("changed parts {names}, one after the other"))
 }
 
 /// Whether a block is changed in this way by a live update, or not at all.
