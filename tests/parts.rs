@@ -315,13 +315,18 @@ blocks:
   others: {kind: null_sink, host: b, replicate: 2, input: \"other.pol${index}\"}
 ";
     let directory = tempfile::tempdir().unwrap();
-    let (mut program, mut stderr, ..) = parts_of(directory.path(), slow, &[]);
+    let (mut program, mut stderr, parts, _) = parts_of(directory.path(), slow, &[]);
     fs::write(directory.path().join("pair.yaml"), slow.replace("taps: 4", "taps: 8")).unwrap();
     signal("-HUP", program.id());
-    std::thread::sleep(Duration::from_secs(2));
+    let is_swapped = || parts.iter().any(|part| threads(part).any(|name| name == "f candidate"));
+    let began = Instant::now();
+    while !is_swapped() {
+        assert!(began.elapsed() < Duration::from_mins(1), "the reload does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     signal("-INT", program.id());
     let said = until(&mut stderr, "stopping all parts");
-    assert!(!said.contains("pair.yaml"), "{said}");
+    assert!(!said.contains("pair.yaml"), "the reload has ended before: {said}");
     program.kill().unwrap();
     program.wait().unwrap();
 }
@@ -329,6 +334,14 @@ blocks:
 fn signal(name: &str, process: u32) {
     let sent = Command::new("kill").args([name, &process.to_string()]).status().unwrap();
     assert!(sent.success());
+}
+
+/// Names of the threads of a process.
+fn threads(process: &str) -> impl Iterator<Item = String> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok())
+        .map(|name| name.trim_end().to_owned())
 }
 
 /// Whether the process is a running program.
