@@ -78,6 +78,34 @@ fn array_of_64_antennas_is_planned_and_deployed_on_32_hosts() {
 }
 
 #[test]
+fn deploy_rejects_sinks_that_would_delete_their_recordings_at_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = "{kind: file_sink, replicate: 16, host: 'x_host[${index}]', input: 'x[${index}]', \
+                parameters: {path: 'x_${index}.npz', overwrite: OVERWRITE}}";
+    let with = |overwrite: &str| {
+        let sink = sink.replace("OVERWRITE", overwrite);
+        let null =
+            "{kind: null_sink, replicate: 16, host: 'x_host[${index}]', input: 'x[${index}]'}";
+        assert!(ARRAY.contains(null));
+        fs::write(directory.path().join("array.yaml"), ARRAY.replace(null, &sink)).unwrap();
+    };
+    for engine in ["slurm", "systemd", "kubernetes"] {
+        let deploy = ["deploy", "array.yaml", "--engine", engine, "-o", engine, "--image", "i"];
+        with("'${index == 3}'");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+        let rejected = command.args(deploy).current_dir(directory.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&rejected.stderr);
+        assert!(!rejected.status.success(), "{said}");
+        let expected = "`visibilities[3]` of part `x_host[3]` must not have `overwrite: true`: ";
+        assert!(said.matches("must not have").count() == 1 && said.contains(expected), "{said}");
+        assert!(said.contains("help: remove `overwrite`"), "{said}");
+        assert!(!directory.path().join(engine).exists(), "nothing is written");
+        with("false");
+        fxgraph(&deploy, directory.path());
+    }
+}
+
+#[test]
 fn unit_of_each_part_passes_the_check_of_systemd() {
     if !needs::systemd() {
         return;

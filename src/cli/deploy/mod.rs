@@ -6,9 +6,10 @@ pub mod processes;
 mod slurm;
 mod systemd;
 
+use crate::client::with_help;
 use crate::failure::Failure;
 use crate::parts::{HostPart, levels, parts};
-use fxgraph::flowgraph::{Hosts, PartPlan, Plan};
+use fxgraph::flowgraph::{Hosts, PartPlan, Plan, PlannedBlock};
 use manifest::{Manifest, Part, Server};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -170,6 +171,7 @@ pub fn write(plan: &Plan, options: &Options, directory: &Path) -> Result<Manifes
             return Err(Failure::failed(format!("`--machine`: there is no part `{name}`")));
         }
     }
+    reject_overwriting(&parts)?;
     fs::create_dir_all(directory).map_err(|error| cannot("create", directory, &error))?;
     let directory = directory.canonicalize().map_err(|error| cannot("find", directory, &error))?;
     let mut manifest = manifest(plan, options, &parts)?;
@@ -206,6 +208,27 @@ pub fn write(plan: &Plan, options: &Options, directory: &Path) -> Result<Manifes
         }
     }
     Ok(manifest)
+}
+
+/// Rejects files that a part would overwrite when its engine starts it again: only the process that has recorded a file
+/// knows that it must not.
+fn reject_overwriting(parts: &[HostPart]) -> Result<(), Failure> {
+    let overwrites = |block: &&PlannedBlock| {
+        !block.resources.writes.is_empty() && block.parameters["overwrite"] == true
+    };
+    let reject = |part: &PartPlan, block: &PlannedBlock| {
+        let text = format!(
+            "`{}` of part `{}` must not have `overwrite: true`: after a restart of the part it would begin its file \
+             again, and delete what it has recorded",
+            block.name, part.name
+        );
+        with_help(&text, ["remove `overwrite`: each start then writes to the next free name"])
+    };
+    let rejected = parts.iter().flat_map(|HostPart { part, plan }| {
+        plan.blocks.iter().filter(overwrites).map(|block| reject(part, block))
+    });
+    let rejected: Vec<String> = rejected.collect();
+    if rejected.is_empty() { Ok(()) } else { Err(Failure::Failed(rejected)) }
 }
 
 /// A word of the shell.
