@@ -15,7 +15,7 @@
 //! - [`kind`]: kinds with parameters, ports, implementations and resources; the registry
 //! - [`tree`]: values of flowgraph files with their places
 //! - [`changes`]: live updates
-//! - [`counter`], [`summary`], [`event`]: counters and gauges, final reports, events
+//! - [`counter`], [`gauge`], [`summary`], [`event`]: counters, gauges, final reports, events
 //! - [`real_time`]: Unix time of the timestamps of a source
 //! - [`device`], [`gpu`]: names of devices; declarations of GPU programs
 //! - [`npy`]: frames as NumPy arrays
@@ -33,7 +33,7 @@
 
 pub use fxgraph_core::{
     access, block, changes, counter, device, device_jobs, diagnostic, difference, dtype, edge,
-    elements, error, event, examples, files, flowgraph_texts, frame, gpu, host_clock, kind, live_updates, npy,
+    elements, error, event, examples, files, flowgraph_texts, frame, gauge, gpu, host_clock, kind, live_updates, npy,
     overload, patience, port, real_time, recorders, summary, threads, time, time_base, timelines,
     tree,
 };

@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn history_has_seconds_and_means_of_minutes_and_marks_pauses() {
         let counters = Counters::default();
-        let level = counters.gauge_of("level_dbfs", "level", "input", "pol0");
+        let level = counters.measurement_of("level_dbfs", "level", "input", "pol0");
         let mut kept = Kept::default();
         for second in 1..=120 {
             level.set(second as f64);
@@ -204,7 +204,7 @@ mod tests {
     fn history_is_bounded_and_forgets_blocks_that_are_gone() {
         let counters = Counters::default();
         for number in 0..SERIES + 3 {
-            let _ = counters.gauge_of("level_dbfs", "level", "input", number.to_string());
+            let _ = counters.measurement_of("level_dbfs", "level", "input", number.to_string());
         }
         let mut kept = Kept::default();
         kept.sample(&[block("a", &counters)], 1);
@@ -212,7 +212,7 @@ mod tests {
         kept.sample(&[], 2);
         assert_eq!((kept.series.len(), kept.left_out), (SERIES, 0), "what was is shown");
         let counters = Counters::default();
-        let _ = counters.gauge("level_dbfs", "level");
+        let _ = counters.measurement("level_dbfs", "level");
         let mut kept = Kept::default();
         kept.sample(&[block("a", &counters)], 1);
         // Far more than the rings hold, as after a suspend.

@@ -37,7 +37,7 @@ pub const MAX_DELAY_SECONDS: f64 = 79.53e-6;
 /// Sets the gauge of the group delay of a filter with `taps` taps, `step` ADC samples apart: half of its length.
 /// The timestamps of the filter's output are those of the first sample of a window.
 pub fn show_group_delay(counters: &Counters, taps: usize, step: usize, adc_sample_rate_hz: f64) {
-    let gauge = counters.gauge(
+    let gauge = counters.state(
         "filter_group_delay_seconds",
         "time from the timestamp of an output to the centre of the filter's window; add the delays of all blocks in the chain",
     );

@@ -72,7 +72,7 @@ impl OutputLevels {
         env: &Env,
     ) -> Self {
         let part = |name: String| Part {
-            gauge: env.counters.gauge_of("output_rms", help, "output", name.clone()),
+            gauge: env.counters.measurement_of("output_rms", help, "output", name.clone()),
             name,
             squares: 0,
             heaps: 0,

@@ -76,7 +76,7 @@ impl Delay {
     pub fn new(rate: f64, env: &Env) -> Self {
         let help =
             "time behind schedule; if it stays above 1 s, the host is too busy for this block";
-        let gauge = env.counters.gauge("pace_delay_seconds", help);
+        let gauge = env.counters.measurement("pace_delay_seconds", help);
         Self { gauge, events: env.events.clone(), rate, behind: None }
     }
 

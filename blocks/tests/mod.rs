@@ -9,6 +9,7 @@ mod examples;
 mod false_products;
 mod file_parameters;
 mod flagged_antennas;
+mod gauges;
 mod hostile_ports;
 mod live_updates;
 mod one_polarisation;

@@ -1,10 +1,12 @@
 //! Counters and gauges of running blocks.
 
 use crate::device_jobs::DeviceJobs;
+use crate::gauge::{Gauge, Lifetime, NamedGauge};
 use crate::real_time::RealTime;
 use crate::threads::Threads;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A number that only grows, shared between a block and its readers (metrics, REST, the page).
 #[derive(Clone, Debug, Default)]
@@ -40,47 +42,12 @@ pub struct Named {
     pub counter: Counter,
 }
 
-/// A value that goes up and down, shared between a block and its readers. It is unknown until it is set.
-#[derive(Clone, Debug)]
-pub struct Gauge(Arc<AtomicU64>);
-
-impl Default for Gauge {
-    fn default() -> Self {
-        Self(Arc::new(AtomicU64::new(f64::NAN.to_bits())))
-    }
-}
-
-impl Gauge {
-    /// Sets the value; NaN makes it unknown.
-    pub fn set(&self, value: f64) {
-        self.0.store(value.to_bits(), Ordering::Relaxed);
-    }
-
-    /// The value, if it is known and finite.
-    #[must_use]
-    pub fn get(&self) -> Option<f64> {
-        Some(f64::from_bits(self.0.load(Ordering::Relaxed))).filter(|value| value.is_finite())
-    }
-}
-
-/// A gauge in the list of a block's gauges.
-#[derive(Clone, Debug)]
-pub struct NamedGauge {
-    /// Name: quantity with its unit, `digitiser_level_dbfs`, `last_received_timestamp`, ...
-    pub name: &'static str,
-    /// Description, and the action for the operator.
-    pub help: &'static str,
-    /// Name and value of the label that distinguishes gauges with one name: `input`, `0`.
-    pub label: Option<(&'static str, String)>,
-    /// The value.
-    pub gauge: Gauge,
-}
-
 /// The counters and gauges of one block.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     named: Arc<Mutex<Vec<Named>>>,
-    gauges: Arc<Mutex<Vec<NamedGauge>>>,
+    /// The gauges, each measurement with its lifetime.
+    gauges: Arc<Mutex<Vec<(NamedGauge, Option<Lifetime>)>>>,
     device_nanoseconds: Counter,
     device_jobs: DeviceJobs,
     real_time: RealTime,
@@ -153,23 +120,44 @@ impl Counters {
         counter
     }
 
-    /// Registers a gauge; returns the existing one if the block is created again.
+    /// Registers a gauge of a state, which holds until it is set again: a setting, a total, the time of the last event.
+    /// Returns the existing one if the block is created again.
     #[must_use]
-    pub fn gauge(&self, name: &'static str, help: &'static str) -> Gauge {
-        self.register_gauge(name, help, None)
+    pub fn state(&self, name: &'static str, help: &'static str) -> Gauge {
+        self.register_gauge(name, help, None, None)
     }
 
-    /// [`gauge`](Self::gauge) with a label, for example `("input", "0")`, for several gauges of one name. All gauges
+    /// [`state`](Self::state) with a label, for example `("input", "0")`, for several gauges of one name. All gauges
     /// of a name have the same label name.
     #[must_use]
-    pub fn gauge_of(
+    pub fn state_of(
         &self,
         name: &'static str,
         help: &'static str,
         label: &'static str,
         value: impl Into<String>,
     ) -> Gauge {
-        self.register_gauge(name, help, Some((label, value.into())))
+        self.register_gauge(name, help, Some((label, value.into())), None)
+    }
+
+    /// Registers a gauge of a measurement of the data, such as a level: it becomes unknown when no new one comes for some
+    /// intervals of the earlier ones. Returns the existing one if the block is created again.
+    #[must_use]
+    pub fn measurement(&self, name: &'static str, help: &'static str) -> Gauge {
+        self.register_gauge(name, help, None, Some(Lifetime::default()))
+    }
+
+    /// [`measurement`](Self::measurement) with a label, as [`state_of`](Self::state_of).
+    #[must_use]
+    pub fn measurement_of(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        value: impl Into<String>,
+    ) -> Gauge {
+        let label = Some((label, value.into()));
+        self.register_gauge(name, help, label, Some(Lifetime::default()))
     }
 
     fn register_gauge(
@@ -177,20 +165,40 @@ impl Counters {
         name: &'static str,
         help: &'static str,
         label: Option<(&'static str, String)>,
+        lifetime: Option<Lifetime>,
     ) -> Gauge {
         let mut all = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.iter().find(|known| known.name == name && known.label == label) {
+        let known = all.iter().find(|(known, _)| known.name == name && known.label == label);
+        if let Some((known, _)) = known {
             return known.gauge.clone();
         }
         let gauge = Gauge::default();
-        all.push(NamedGauge { name, help, label, gauge: gauge.clone() });
+        all.push((NamedGauge { name, help, label, gauge: gauge.clone() }, lifetime));
         gauge
+    }
+
+    /// Makes measurements unknown that are too old, of a block with a frame every `frame`. For the driver, which calls it
+    /// every [`Patience::LOOK`](crate::Patience::LOOK); the clock shows `now`.
+    pub fn expire(&self, frame: Duration, now: Instant) {
+        let mut all = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        for (named, lifetime) in all.iter_mut() {
+            lifetime.iter_mut().for_each(|lifetime| lifetime.look(&named.gauge, frame, now));
+        }
+    }
+
+    /// Makes all measurements unknown. For the driver, at the end of the run.
+    pub fn end_measurements(&self) {
+        let all = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter()
+            .filter(|(_, lifetime)| lifetime.is_some())
+            .for_each(|(named, _)| named.gauge.expire());
     }
 
     /// All gauges in the order of their registration.
     #[must_use]
     pub fn gauges(&self) -> Vec<NamedGauge> {
-        self.gauges.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let all = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|(named, _)| named.clone()).collect()
     }
 
     /// All counters in the order of their registration.
@@ -207,11 +215,11 @@ mod tests {
     #[test]
     fn gauge_is_unknown_until_set_and_shared_when_registered_twice() {
         let counters = Counters::default();
-        let gauge = counters.gauge_of("level_dbfs", "", "input", "1");
+        let gauge = counters.measurement_of("level_dbfs", "", "input", "1");
         assert_eq!(gauge.get(), None);
         gauge.set(-20.5);
-        assert_eq!(counters.gauge_of("level_dbfs", "", "input", "1").get(), Some(-20.5));
-        assert_eq!(counters.gauge_of("level_dbfs", "", "input", "0").get(), None);
+        assert_eq!(counters.measurement_of("level_dbfs", "", "input", "1").get(), Some(-20.5));
+        assert_eq!(counters.measurement_of("level_dbfs", "", "input", "0").get(), None);
         assert_eq!(counters.gauges().len(), 2);
         gauge.set(f64::NAN);
         assert_eq!(gauge.get(), None);

@@ -23,6 +23,7 @@ pub mod examples;
 pub mod files;
 pub mod flowgraph_texts;
 pub mod frame;
+pub mod gauge;
 pub mod gpu;
 pub mod host_clock;
 pub mod kind;
@@ -47,11 +48,12 @@ pub mod tree;
 
 pub use async_trait::async_trait;
 pub use block::{AsyncBlock, Awaits, Block, Input, Io, Next, Output};
-pub use counter::{Counter, Counters, Gauge};
+pub use counter::{Counter, Counters};
 pub use device::DeviceName;
 pub use dtype::Dtype;
 pub use error::BlockError;
 pub use frame::{Frame, FrameMut, Header, NotOnHost, ON_HOST};
+pub use gauge::Gauge;
 pub use fxgraph_derive::{Kind, Parameters};
 pub use fxgraph_time::{self as time, Time};
 pub use kind::{

@@ -42,6 +42,12 @@ impl Patience {
         (self.waited, self.looked) = (Duration::ZERO, None);
     }
 
+    /// Time waited until the last look.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
     /// Looks at the clock, which shows `now`: the time until the next look, or `None` if the limit has passed.
     pub fn left(&mut self, now: Instant) -> Option<Duration> {
         let look = (self.limit / LOOKS).clamp(Duration::from_millis(1), Self::LOOK);

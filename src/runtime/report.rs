@@ -1,7 +1,8 @@
 //! State, statistics and failures of a run, while it runs and after its end.
 
 use super::timing::Latencies;
-use fxgraph_core::counter::{Named, NamedGauge};
+use fxgraph_core::counter::Named;
+use fxgraph_core::gauge::NamedGauge;
 use fxgraph_core::device_jobs::JobTimes;
 use fxgraph_core::edge::WhenFull;
 use fxgraph_core::threads::ThreadTime;

@@ -15,6 +15,7 @@ use fxgraph_core::edge::WhenFull;
 use fxgraph_core::event::{BlockEvents, Event, EventKind, Events};
 use fxgraph_core::frame::Pool;
 use fxgraph_core::kind::Waker;
+use fxgraph_core::patience::Patience;
 use fxgraph_core::port::PortType;
 use fxgraph_core::summary::Summary;
 use fxgraph_flowgraph::{Assembly, Rebuild};
@@ -359,16 +360,14 @@ impl Handle {
         self.run.events.add(kind, block, text);
     }
 
-    /// Starts a thread that adds events for missing and dropped data and for stalls until the run ends, and wakes workers
-    /// for blocks that wait.
+    /// Starts a thread that adds events for missing and dropped data and for stalls until the run ends, makes old
+    /// measurements unknown, and wakes workers for blocks that wait.
     pub(crate) fn watch_losses(&self) {
-        /// Interval between two checks.
-        const LOOK: Duration = Duration::from_millis(100);
         /// Shortest time between two events of a counter.
         const INTERVAL: Duration = Duration::from_secs(1);
         let run = Arc::clone(&self.run);
         let watching = move || {
-            while !run.wait_timeout(LOOK) {
+            while !run.wait_timeout(Patience::LOOK) {
                 run.tell_losses(INTERVAL);
                 run.tell_stalls();
                 run.wake_workers();
@@ -376,6 +375,7 @@ impl Handle {
         };
         if let Err(error) = std::thread::Builder::new().name("watch".to_owned()).spawn(watching) {
             tracing::warn!("cannot create the thread that reports missing data: {error}");
+                run.expire_measurements();
         }
     }
 

@@ -390,3 +390,52 @@ fn labels_stay_the_same_with_live_updates_which_are_counted() {
     assert!(told.unwrap()["text"].as_str().unwrap().contains("cow"), "{told:?}");
     stop(program);
 }
+
+/// A digitiser that ends after a second, one that does not end, and their spectra.
+const ONE_ENDS: &str = "flowgraph: endless
+doc: Levels of two digitisers.
+blocks:
+  short:
+    kind: digitiser_simulator
+    parameters: {adc_sample_rate_hz: 1048576, signals: wgn(0.1), duration_seconds: 1, paced: true}
+  long:
+    kind: digitiser_simulator
+    parameters: {adc_sample_rate_hz: 1048576, signals: wgn(0.1), paced: true}
+  ended: {kind: pfb, inputs: [short.pol0, short.pol1], parameters: {channels: 64, taps: 4}}
+  flows: {kind: pfb, inputs: [long.pol0, long.pol1], parameters: {channels: 64, taps: 4}}
+  a: {kind: null_sink, input: ended}
+  b: {kind: null_sink, input: flows}
+";
+
+#[test]
+fn measurements_are_unknown_after_the_end_of_their_data_and_states_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = Program::start(directory.path(), ONE_ENDS, &["--hold"]);
+    assert_eq!(program.post("/api/v1/flowgraph/start").status, 202);
+    let value = |name: &str, block: &str| {
+        let (samples, _) = scrape(&program);
+        let (name, block) = (format!("fxgraph_{name}{{"), format!("block=\"{block}\""));
+        let found = samples.iter().find(|(of, _)| of.starts_with(&name) && of.contains(&block));
+        found.map(|(_, value)| *value)
+    };
+    let level = "digitiser_level_dbfs";
+    while value(level, "ended").is_none() || value(level, "flows").is_none() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    while value(level, "ended").is_some() {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(value("digitiser_clipped_samples", "ended").is_some());
+    assert!(value("filter_group_delay_seconds", "ended").is_some());
+    assert!(value(level, "flows").is_some_and(|level| (level + 17.0).abs() < 1.0));
+    let gauges = program.get("/api/v1/blocks/ended").json()["gauges"].clone();
+    let of_level = gauges.as_array().unwrap().iter().find(|gauge| gauge["name"] == level);
+    assert!(of_level.unwrap()["value"].is_null(), "{gauges}");
+
+    assert_eq!(program.post("/api/v1/flowgraph/stop").status, 202);
+    program.wait("ended");
+    assert_eq!(value(level, "flows"), None);
+    assert!(value("filter_group_delay_seconds", "flows").is_some());
+    program.signal("-INT");
+    assert!(program.end().status.success());
+}

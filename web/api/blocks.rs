@@ -197,7 +197,7 @@ pub struct GaugeInfo {
     /// Value of the label.
     #[schema(example = "0")]
     pub label_value: Option<String>,
-    /// Value; `null` while unknown.
+    /// Value; `null` while unknown: before the first value, and of a measurement of the data without new data.
     pub value: Option<f64>,
     /// Meaning, and advice.
     pub help: String,

@@ -9,10 +9,10 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use fxgraph::DeviceName;
-use fxgraph::counter::NamedGauge;
 use fxgraph::device_jobs::JobTimes;
 use fxgraph::diagnostic::suggest;
 use fxgraph::flowgraph::{Plan, PlannedBlock};
+use fxgraph::gauge::NamedGauge;
 use fxgraph::runtime::{
     BlockStats, Failure, LATENCY_BOUNDS_SECONDS, Latencies, State as BlockState,
 };

@@ -2,7 +2,7 @@ use super::FEngine;
 use crate::f_engine::fft::Fft;
 use crate::f_engine::postproc::Postproc;
 use crate::tests::chain::{Digitised, Out, drive, drive_block, kind, noise, pfb, then};
-use fxgraph::counter::NamedGauge;
+use fxgraph::gauge::NamedGauge;
 use fxgraph::event::Events;
 use fxgraph::{Env, KindSpec, Ports};
 use serde_json::{Value, json};

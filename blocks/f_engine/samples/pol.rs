@@ -33,7 +33,7 @@ impl Count {
         let rate_hz = ports.inputs[0].clock.adc_sample_rate_hz;
         show_group_delay(counters, sizes.window, sizes.ticks, rate_hz);
         let delay = |name: &&'static str| {
-            counters.gauge_of(
+            counters.measurement_of(
                 "applied_delay_seconds",
                 "delay of an input for the first spectrum of the newest frame, from its delay model",
                 "input",
@@ -42,7 +42,7 @@ impl Count {
         };
         Self {
             delays: INPUTS.iter().take(ports.inputs.len()).map(delay).collect(),
-            expired: counters.gauge(
+            expired: counters.measurement(
                 "delay_models_expired",
                 "inputs whose delay model starts before the sender's last change of its sync time, so that its rates are not applied; send new delay models",
             ),

@@ -54,7 +54,7 @@ impl Level {
     }
 
     fn new(input: &PortType, name: &'static str, counters: &Counters) -> Self {
-        let gauge = |gauge, help| counters.gauge_of(gauge, help, "input", name);
+        let measured = |gauge, help| counters.measurement_of(gauge, help, "input", name);
         Self {
             limit: i16::MAX >> (16 - input.dtype.bits()),
             power: 0.0,
@@ -62,18 +62,20 @@ impl Level {
             clipped: 0,
             samples_per_second: rate_hz(input) as u64,
             recent: Measured::default(),
-            rms_dbfs: gauge(
+            rms_dbfs: measured(
                 "digitiser_level_dbfs",
-                "rms of the digitiser's samples in the last second, relative to a full-scale sine, at least -120; \
-                 adjust the level at its input",
+                "rms of the digitiser's samples in the last second, offset included, relative to a full-scale sine, at \
+                 least -120; adjust the level at its input",
             ),
-            clipped_ratio: gauge(
+            clipped_ratio: measured(
                 "digitiser_clipped_ratio",
                 "fraction of the digitiser's samples in the last second at its limits; lower the level at its input",
             ),
-            clipped_samples: gauge(
+            clipped_samples: counters.state_of(
                 "digitiser_clipped_samples",
                 "number of samples at the limits of the digitiser since the start",
+                "input",
+                name,
             ),
         }
     }

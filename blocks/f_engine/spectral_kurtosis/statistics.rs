@@ -106,7 +106,7 @@ impl Statistics {
                 "units_missing",
                 "channels and polarisations of heaps that were missing in the input; look for missing data upstream",
             ),
-            fraction: env.counters.gauge(
+            fraction: env.counters.measurement(
                 "flagged_fraction",
                 "fraction of the input of the last frame that is flagged, 0 to 1",
             ),

@@ -37,7 +37,7 @@ impl Cpu {
         let synthesis = block.parameters.synthesis(&shape);
         let spectra = synthesis.before() + shape.frame_spectra() + synthesis.after();
         env.counters
-            .gauge(
+            .state(
                 "reconstruction_error_db",
                 "expected power of the error of the samples relative to white noise, from the design of the filter",
             )

@@ -76,7 +76,7 @@ impl Counts {
             ),
             disabled: counters
                 .count("heaps_disabled", "heaps not sent because `enabled` was false at their time"),
-            last: counters.gauge(
+            last: counters.state(
                 "last_sent_timestamp_samples",
                 "timestamp, in ADC samples, of the last heap sent; does not change while nothing is sent",
             ),

@@ -69,21 +69,21 @@ impl Causes {
                 "restarts of the stream with another sync time; look for a restart of its sender",
             ),
             last_jump: counters
-                .gauge("last_time_jump_seconds", "length of the last gap longer than max_gap_seconds"),
-            last_timestamp: counters.gauge(
+                .state("last_time_jump_seconds", "length of the last gap longer than max_gap_seconds"),
+            last_timestamp: counters.state(
                 "last_received_timestamp_samples",
                 "timestamp of the newest heap received, on the sender's timeline",
             ),
-            sync_time: counters.gauge(
+            sync_time: counters.state(
                 "sync_time_seconds",
                 "Unix time of the sender's timestamp 0, since the last restart of the sender",
             ),
-            sync_time_uncertainty: counters.gauge(
+            sync_time_uncertainty: counters.state(
                 "sync_time_uncertainty_seconds",
                 "largest error of sync_time_seconds, with delays of up to 0.25 s: 0 of a sync time that was given; set \
                  `sync_time_seconds` if times must be better",
             ),
-            clock_difference: counters.gauge(
+            clock_difference: counters.measurement(
                 "clock_difference_seconds",
                 "time by which the stream is ahead of the clock of the host, if its sync time is known; negative if it is \
                  behind",

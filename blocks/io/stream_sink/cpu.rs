@@ -139,7 +139,7 @@ impl Sink {
                 "heaps_stop_not_sent",
                 "stop heaps not sent because the network took no packets",
             ),
-            last_sent: counters.gauge(
+            last_sent: counters.state(
                 "last_sent_timestamp_samples",
                 "timestamp, in ADC samples, of the last heap sent",
             ),

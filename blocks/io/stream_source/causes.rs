@@ -119,7 +119,7 @@ impl Causes {
                 "packets_too_fragmented",
                 "packets dropped because their heap is already in too many separate pieces",
             ),
-            last_timestamp: counters.gauge(
+            last_timestamp: counters.state(
                 "last_received_timestamp_samples",
                 "timestamp, in ADC samples, of the newest frame",
             ),

@@ -56,7 +56,7 @@ impl Vdif {
             ),
             after_end: counters
                 .count("samples_after_end", "samples dropped at the end, less than a VDIF frame"),
-            offset: counters.gauge(
+            offset: counters.state(
                 "sample_offset_seconds",
                 "time of the samples after the time that the file states, less than half a sample",
             ),

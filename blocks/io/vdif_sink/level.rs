@@ -39,7 +39,7 @@ impl Level {
         let frame_seconds = rows.samples as f64 / layout.grid.rate_hz as f64;
         let weight = sink.tracking_seconds.map_or(0.0, |tau| 1.0 - (-frame_seconds / tau).exp());
         let help = "rms of a polarisation, measured for its thresholds";
-        let gauge = |row: usize| env.counters.gauge_of("input_rms", help, "pol", row.to_string());
+        let gauge = |row: usize| env.counters.state_of("input_rms", help, "pol", row.to_string());
         let measured = if fixed.is_none() { rows.count } else { 0 };
         let action = match (sink.scale, sink.rms) {
             (Some(_), _) => "raise `scale`",

@@ -14,7 +14,7 @@ impl Applied {
     pub(super) fn new(targets: &[String], pols: usize, counters: &Counters) -> Self {
         let of = |target: &String, pol: usize| {
             let gauge =
-                |name, help| counters.gauge_of(name, help, "target", format!("{target} pol{pol}"));
+                |name, help| counters.state_of(name, help, "target", format!("{target} pol{pol}"));
             [
                 gauge(
                     "gain_amplitude",
@@ -71,7 +71,7 @@ mod tests {
         applied.show(parameters.as_object().unwrap(), "gains");
         let value = |name: &str, target: &str| {
             let gauges = counters.gauges();
-            let is_it = |gauge: &&fxgraph::counter::NamedGauge| {
+            let is_it = |gauge: &&fxgraph::gauge::NamedGauge| {
                 gauge.name == name && gauge.label.as_ref().is_some_and(|label| label.1 == target)
             };
             gauges.iter().find(is_it).unwrap().gauge.get()

@@ -95,7 +95,7 @@ impl Solver {
                 "corrections_limited",
                 "corrections limited by `max_amplitude_step` or `max_amplitude_change`; look at the antenna",
             ),
-            silent_antennas: counters.gauge(
+            silent_antennas: counters.measurement(
                 "silent_antennas",
                 "antennas without a signal in at least one polarisation",
             ),
