@@ -140,6 +140,12 @@ pub trait Format: Send + 'static {
         parameters::MAX_GAP_SECONDS
     }
 
+    /// Looks at a frame before it is written. Returns whether the format looks at the next one too before this one is
+    /// written, such as to measure a level; the block declares these frames in its resources.
+    fn looks_further(&mut self, _frame: &Frame) -> Result<bool, BlockError> {
+        Ok(false)
+    }
+
     /// The next steps with data of `frame` from step `from` on.
     fn data(&self, frame: &Frame, from: usize) -> Option<Range<usize>> {
         let has_data =

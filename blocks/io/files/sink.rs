@@ -2,7 +2,8 @@
 
 use super::output_file::{Report, try_to_write};
 use super::{Count, FileParameters, Format, Journal, Opening, Times};
-use fxgraph::{Block, BlockError, Clock, Env, Frame, Io, Next};
+use fxgraph::{Block, BlockError, Clock, Env, Frame, Input, Io, Next};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -34,6 +35,9 @@ pub struct FileSink<F: Format> {
     max_gap: i128,
     max_back: i128,
     open: Option<Open<F::File>>,
+    /// Frames that the format has looked at, and whether it needs no further ones to write them.
+    seen: VecDeque<Arc<Frame>>,
+    is_seen: bool,
     /// A frame at work, and its next step.
     held: Option<(Arc<Frame>, usize)>,
     /// Whether a step of the frame at work is in the file.
@@ -59,6 +63,8 @@ impl<F: Format> FileSink<F> {
             max_gap,
             max_back: max_gap.max(steps as i128),
             open: None,
+            seen: VecDeque::new(),
+            is_seen: false,
             held: None,
             has_written: false,
             frames: 0,
@@ -86,6 +92,23 @@ impl<F: Format> FileSink<F> {
         let step = i128::from(self.samples(1).max(1));
         let since = i128::from(timestamp) - i128::from(origin);
         (since.div_euclid(step), since.rem_euclid(step) as u64)
+    }
+
+    /// The next frame to write, once the format has looked at enough frames.
+    fn next_frame(&mut self, input: &mut Input) -> Result<Option<Arc<Frame>>, BlockError> {
+        while !self.is_seen {
+            if let Some(frame) = input.pop() {
+                self.is_seen = !self.format.looks_further(&frame)?;
+                self.seen.push_back(frame);
+            } else if input.ended() {
+                self.is_seen = true;
+            } else {
+                return Ok(None);
+            }
+        }
+        let frame = self.seen.pop_front();
+        self.is_seen = !self.seen.is_empty();
+        Ok(frame)
     }
 
     /// Handles the next steps of `frame` from `at` on. Returns the step to go on with.
@@ -250,7 +273,11 @@ impl<F: Format> Block for FileSink<F> {
 
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let input = &mut io.inputs[0];
-        let Some((frame, at)) = self.held.take().or_else(|| Some((input.pop()?, 0))) else {
+        let next = match self.held.take() {
+            None => self.next_frame(input)?.map(|frame| (frame, 0)),
+            held => held,
+        };
+        let Some((frame, at)) = next else {
             self.has_ended = input.ended();
             return Ok(if self.has_ended { Next::Finished } else { Next::Wait });
         };

@@ -5,11 +5,24 @@ use super::{Layout, VdifSink};
 use crate::io::files::output_file::OutputFile;
 use crate::io::files::{Format, Journal, Open, Opening, Times};
 use fxgraph::{BlockError, Counter, Env, Frame, Gauge};
-use fxgraph_formats::vdif::{epoch_of, epoch_seconds, pack, time_of};
+use fxgraph_formats::vdif::{THRESHOLD, epoch_of, epoch_seconds, pack, time_of};
 use std::ops::Range;
 
 /// Distance of the samples from the grid, in samples, from which a warning is given.
 const MAX_OFFSET: f64 = 0.01;
+
+/// Lower and upper limit of the numbers that `bits` bits express; `None` for 1 bit, which has the sign only. With 2 bits
+/// each number above the threshold has the outer level: one of 11600 numbers of noise with the right level is beyond 4
+/// thresholds.
+fn limits(bits: u8) -> Option<[f32; 2]> {
+    let middle = f32::from(1_u16 << (bits - 1));
+    match bits {
+        1 => None,
+        2 => Some([-4.0 * THRESHOLD, 4.0 * THRESHOLD]),
+        // Ties are rounded to even numbers.
+        _ => Some([-middle - 0.5, middle - 0.5]),
+    }
+}
 
 /// VDIF files of a stream.
 pub struct Vdif {
@@ -24,6 +37,9 @@ pub struct Vdif {
     invalid: Vec<bool>,
     /// Complete frames.
     out: Vec<u8>,
+    /// Numbers that the quantiser clips: below and above.
+    limits: Option<[f32; 2]>,
+    saturated: Counter,
     before_start: Counter,
     after_end: Counter,
     offset: Gauge,
@@ -50,6 +66,11 @@ impl Vdif {
             set: vec![0; layout.set_bytes()],
             invalid: vec![false; layout.threads],
             out: Vec::new(),
+            limits: limits(parameters.bits),
+            saturated: counters.count(
+                "values_saturated",
+                "numbers that were clipped, or with 2 bits are beyond 4 thresholds; if they are many, lower the level",
+            ),
             before_start: counters.count(
                 "samples_before_start",
                 "samples dropped before the first one that begins a VDIF frame",
@@ -103,7 +124,12 @@ impl Vdif {
             }
             let start = (thread * rows.samples + from) * width;
             let payload = &mut frame[header.header_bytes() as usize..];
-            pack(&values[start..][..count * width], header.bits, filled * width, payload);
+            let values = &values[start..][..count * width];
+            if let Some([low, high]) = self.limits {
+                let clipped = values.iter().filter(|value| **value < low || **value >= high);
+                self.saturated.add(clipped.count() as u64);
+            }
+            pack(values, header.bits, filled * width, payload);
         }
     }
 
@@ -172,6 +198,16 @@ impl Format for Vdif {
 
     fn max_gap_seconds(&self) -> f64 {
         self.parameters.max_gap_seconds
+    }
+
+    fn looks_further(&mut self, frame: &Frame) -> Result<bool, BlockError> {
+        if !self.level.is_unknown() {
+            return Ok(false);
+        }
+        let by_row = self.layout.threads > 1;
+        self.layout.rows.read(frame.as_slice()?, by_row, &mut self.values);
+        let validity = &frame.header().validity;
+        Ok(self.level.looks_further(&self.layout, by_row, validity, &self.values))
     }
 
     fn is_possible(&self, timestamp: u64) -> bool {
@@ -254,7 +290,14 @@ impl Format for Vdif {
         file.file.path().display().to_string()
     }
 
-    fn close(&mut self, open: Open<Threads>, _: bool, _: &mut Journal) -> Result<(), BlockError> {
+    fn close(
+        &mut self,
+        open: Open<Threads>,
+        _: bool,
+        journal: &mut Journal,
+    ) -> Result<(), BlockError> {
+        self.level.end_file(&self.layout);
+        self.level.statement().into_iter().for_each(|line| journal.report.note(line));
         self.after_end.add(open.file.filled as u64);
         self.set.fill(0);
         self.invalid.fill(false);

@@ -53,7 +53,7 @@ pub struct VdifSink {
     pub header: Option<HeaderKind>,
     /// RMS of the input, of each part of complex samples. By default it is measured.
     pub rms: Option<f32>,
-    /// Time constant in seconds with which the measured RMS follows the input. By default the RMS of the first frame
+    /// Time constant in seconds with which the measured RMS follows the input. By default the RMS of the first samples
     /// is held.
     pub tracking_seconds: Option<f64>,
     /// Factor from values of the input to steps of the quantiser, instead of the RMS; for 4, 8 and 16 bits. By default
@@ -316,7 +316,7 @@ impl KindSpec for VdifSink {
         let layout = &block.shape;
         Resources {
             host_bytes: 2 * layout.set_bytes() + size_of::<f32>() * layout.rows.values(),
-            holds: vec![1],
+            holds: vec![level::frames_measured(&block.parameters, &layout.rows).max(1)],
             fixes_band: true,
             writes: vec![block.parameters.files.path.path().to_owned()],
             ..Resources::default()

@@ -171,7 +171,8 @@ fn level_is_measured_held_tracked_or_given() {
         json
     };
     let with = |name: &str, value: f64| [(name.to_owned(), value.into())].into_iter().collect();
-    assert_eq!(codes("held", json(serde_json::Map::new())), [36.0, -128.0]);
+    // The rms of both frames, as they are few samples: sqrt((9 + 144) / 2).
+    assert_eq!(codes("held", json(serde_json::Map::new())), [12.0, -49.0]);
     assert_eq!(codes("tracked", json(with("tracking_seconds", 1e-9))), [36.0, -36.0]);
     assert_eq!(codes("rms", json(with("rms", 35.5))), [3.0, -12.0]);
     assert_eq!(codes("scale", json(with("scale", 0.5))), [2.0, -6.0]);
@@ -288,7 +289,8 @@ fn level_below_half_a_step_warns_and_the_right_one_does_not() {
         env.events.redirect(Some((Arc::clone(&events), "vdif".to_owned())));
         let sink = sink(&directory.path().join(format!("{number}.vdif")), json);
         run(&sink, &port(Dtype::F32, 2), sent.clone(), &env).unwrap();
-        let texts: Vec<String> = events.since(0).iter().map(|event| event.text.clone()).collect();
+        let texts = events.since(0).iter().map(|event| event.text.clone()).collect::<Vec<_>>();
+        let texts: Vec<_> = texts.iter().filter(|text| text.starts_with("level low")).collect();
         let is_expected = match warned {
             "" => texts.is_empty(),
             action => {
@@ -305,4 +307,87 @@ fn level_below_half_a_step_warns_and_the_right_one_does_not() {
             assert!((level - expected).abs() < tolerance, "{parameters}: {level}");
         }
     }
+}
+
+/// Runs a sink over noise of one polarisation, of which `std` gives the standard deviation in each of `seconds` s.
+/// Returns its events about a level that is off.
+fn run_noise(
+    parameters: serde_json::Value,
+    seconds: u64,
+    std: impl Fn(u64) -> f64,
+) -> (Env, Vec<String>) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut random = fxgraph_dsp::random::Random::new(5);
+    let frame = |n: u64| {
+        let values = (0..16).map(|_| (std(n / 2000) * random.normal_pair()[0]) as f32);
+        (32 * n, vec![1; 2], values.flat_map(f32::to_ne_bytes).collect())
+    };
+    let sent: Vec<Sent> = (0..2000 * seconds).map(frame).collect();
+    let mut json = serde_json::json!({"payload_bytes": 8, "station": "Fx"});
+    json.as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
+    let (env, events) = (Env::detached("vdif"), Arc::new(Events::default()));
+    env.events.redirect(Some((Arc::clone(&events), "vdif".to_owned())));
+    let path = directory.path().join("a.vdif");
+    run(&sink(&path, json), &port(Dtype::F32, 1), sent, &env).unwrap();
+    let texts = events.since(0).iter().map(|event| event.text.clone()).collect::<Vec<_>>();
+    (env, texts.into_iter().filter(|text| text.starts_with("level off")).collect())
+}
+
+fn gauge(env: &Env, name: &str) -> Option<f64> {
+    env.counters.gauges().iter().find(|named| named.name == name)?.gauge.get()
+}
+
+#[test]
+fn level_is_measured_from_enough_samples_and_not_from_the_first_frame_alone() {
+    // Frames of 16 samples know the rms of noise to 18 % only, one standard deviation.
+    for bits in [2, 8] {
+        let (env, texts) = run_noise(serde_json::json!({"bits": bits}), 2, |_| 100.0);
+        let rms = gauge(&env, "input_rms").unwrap();
+        assert!((rms - 100.0).abs() < 5.0, "{bits} bits: {rms}");
+        assert!(
+            env.summary.get().contains("thresholds for an rms of pol0 "),
+            "{}",
+            env.summary.get()
+        );
+        assert_eq!((texts, count(&env, "samples_off_level")), (vec![], 0));
+    }
+}
+
+#[test]
+fn level_that_leaves_the_range_of_the_quantiser_is_an_event_and_is_counted() {
+    // 6 dB more from second 2 to 4, then 1.9 dB less, and 10 dB less in the last two seconds.
+    let std = |second| match second {
+        2..=4 => 200.0,
+        5 => 80.0,
+        6.. => 31.6,
+        _ => 100.0,
+    };
+    let (env, texts) = run_noise(serde_json::json!({"bits": 2}), 8, std);
+    let [above, below] = &texts[..] else { panic!("{texts:?}") };
+    assert!(above.contains("level off: pol0 is ") && above.contains(" dB above"), "{above}");
+    assert!(below.contains(" dB below"), "{below}");
+    let off = count(&env, "samples_off_level");
+    assert!((off.cast_signed() - 5 * 32_000).abs() <= 2 * 32_000, "{off}");
+    let difference = gauge(&env, "level_difference_db").unwrap();
+    assert!((difference + 10.0).abs() < 0.5, "{difference}");
+    let (env, texts) = run_noise(serde_json::json!({"bits": 2, "tracking_seconds": 0.05}), 8, std);
+    assert_eq!((texts, count(&env, "samples_off_level")), (vec![], 0));
+}
+
+#[test]
+fn clipped_numbers_are_as_many_as_noise_of_the_level_has_beyond_the_range() {
+    // Fractions of normal numbers beyond 3.926, about 8 / 2.95 and 128 / 35.5 standard deviations.
+    for (bits, right, double) in [(2, 8.62e-5, 0.0496), (4, 0.00748, 0.1767), (8, 3.12e-4, 0.0714)]
+    {
+        for (factor, expected) in [(1.0, right), (2.0, double)] {
+            let parameters = serde_json::json!({"bits": bits, "rms": 100.0});
+            let (env, _) = run_noise(parameters, 4, |_| 100.0 * factor);
+            let share =
+                count(&env, "values_saturated") as f64 / count(&env, "steps_written") as f64;
+            let error = 5.0 * (expected / 128e3_f64).sqrt() + 0.03 * expected;
+            assert!((share - expected).abs() < error, "{bits} bits, {factor}: {share}");
+        }
+    }
+    let (env, _) = run_noise(serde_json::json!({"bits": 1, "rms": 1.0}), 1, |_| 100.0);
+    assert_eq!(count(&env, "values_saturated"), 0);
 }
