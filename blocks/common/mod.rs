@@ -7,6 +7,7 @@ pub(crate) mod bench;
 pub mod delay;
 pub mod dither;
 pub(crate) mod flagged_antennas;
+pub(crate) mod gaps;
 pub mod gpu;
 pub(crate) mod live;
 pub(crate) mod nyquist;

@@ -12,6 +12,7 @@ mod flagged_antennas;
 mod gauges;
 mod hostile_ports;
 mod live_updates;
+mod missing_counts;
 mod one_polarisation;
 mod other_sideband;
 mod ranges;

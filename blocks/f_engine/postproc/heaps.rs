@@ -1,14 +1,11 @@
 //! Assignment of spectra to heaps, and headers of the output frames, for all implementations.
 
 use super::Postproc;
+use crate::common::gaps::Gaps;
 use crate::common::output_level::{MEASURED_SPECTRA, OutputLevels};
 use crate::common::spectra::Shape;
 use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::{Counter, Env, Header};
-
-/// Longest gap that counts as missing heaps; in a longer one the stream's time jumped. The same value as the
-/// default of `max_gap_seconds` of `spead_source`.
-const MAX_GAP_SECONDS: f64 = 60.0;
 
 /// Collects the spectra of input frames in the heaps of output frames.
 ///
@@ -26,8 +23,7 @@ pub struct Collector {
     adc_clipped: Vec<f64>,
     /// Number of the last valid heap since sync time.
     last_heap: Option<u64>,
-    /// Heaps in [`MAX_GAP_SECONDS`].
-    max_gap: u64,
+    gaps: Gaps,
     heaps_missing: Counter,
     values_saturated: Counter,
     frames_misplaced: Counter,
@@ -65,8 +61,7 @@ impl Collector {
             adc_power: vec![0.0; 2 * shape.pols],
             adc_clipped: vec![0.0; shape.pols],
             last_heap: None,
-            max_gap: (MAX_GAP_SECONDS * shape.adc_sample_rate_hz
-                / (shape.step * postproc.spectra_per_heap) as f64) as u64,
+            gaps: Gaps::new(shape.adc_sample_rate_hz),
             heaps_missing: counters.loss(
                 "heaps_missing",
                 "heaps between valid ones that lack a spectrum; look for missing data upstream",
@@ -168,13 +163,15 @@ impl Collector {
     /// a valid heap.
     pub fn complete(&mut self, header: &mut Header) -> bool {
         let first_heap = self.number(header) / self.spectra_per_heap as u64;
+        let heap_samples = (self.shape.step * self.spectra_per_heap) as u64;
         for valid in &mut header.validity {
             *valid = u32::from(*valid as usize == self.spectra_per_heap);
         }
         for (heap, _) in header.validity.iter().enumerate().filter(|(_, validity)| **validity > 0) {
             let number = first_heap + heap as u64;
             let missing = self.last_heap.map_or(0, |last| number - last - 1);
-            self.heaps_missing.add(if missing <= self.max_gap { missing } else { 0 });
+            let samples = missing.saturating_mul(heap_samples);
+            self.heaps_missing.add(self.gaps.missing(samples, heap_samples));
             self.last_heap = Some(number);
         }
         if !header.validity.contains(&1) {

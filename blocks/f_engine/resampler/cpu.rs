@@ -2,6 +2,7 @@
 
 use super::history::History;
 use super::{HEAP_SAMPLES, Resampler, Shape};
+use crate::common::gaps::Gaps;
 use crate::common::samples::Samples;
 use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Configured, Counter, Env, Frame, FrameMut, Input, Io, Next};
@@ -38,6 +39,7 @@ pub(super) struct Cpu {
     /// Heaps that one call of `work` computes.
     batch: usize,
     is_ending: bool,
+    gaps: Gaps,
     heaps_missing: Counter,
     frames_misplaced: Counter,
 }
@@ -56,6 +58,7 @@ impl Cpu {
             heap: vec![Complex32::default(); HEAP_SAMPLES],
             batch: (BATCH_PRODUCTS / products).max(1),
             is_ending: false,
+            gaps: Gaps::new(block.ports.inputs[0].clock.adc_sample_rate_hz),
             heaps_missing: env.counters.loss(
                 "heaps_missing",
                 "groups of 256 output samples that depend on missing samples; look for missing data upstream",
@@ -202,6 +205,11 @@ impl Cpu {
         let Some(place) = &mut self.place else { return };
         let is_idle = place.done == 0 && first_needed >= self.history.valid_end();
         if is_idle && place.number.is_none_or(|number| target > number) {
+            let frames = place.number.map_or(0, |number| target - number);
+            let (frame, heaps) = (self.shape.samples_per_frame, self.shape.samples / HEAP_SAMPLES);
+            let missing = self.gaps.missing(frames.saturating_mul(frame), frame) * heaps as u64;
+            let counters = if self.shape.has_row_validity { self.shape.rows } else { 1 };
+            self.heaps_missing.add(missing * counters as u64);
             place.number = Some(target);
             let first = self.first_needed();
             self.history.restart(first.min(index));

@@ -268,6 +268,20 @@ impl<S: Store> Pol<S> {
         had_begun && (!self.ended || to <= self.next_time)
     }
 
+    /// Counts those of `count` skipped spectra as missing that are expected. Their windows, of `window` samples, would
+    /// begin at `start`, shifted by the delay, and each `step` later.
+    pub fn skip_spectra(&mut self, start: i64, count: i64, step: i64, window: i64) {
+        let Some(first) = self.first_time else { return };
+        let coarse = self.delays.last().map_or(0, |delay| delay.coarse_samples);
+        let from = start - coarse;
+        let begin = ((first - from).max(0) + step - 1) / step;
+        let end = (self.next_time - window - from).div_euclid(step) + 1;
+        let end = if self.ended { end.min(count) } else { count };
+        if begin < end {
+            self.missing.add(from + begin * step + window, (end - begin) as u64);
+        }
+    }
+
     /// Drops samples before `time`.
     pub fn forget_before(&mut self, time: i64) {
         self.history.forget_before(time);

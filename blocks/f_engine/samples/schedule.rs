@@ -2,6 +2,7 @@
 
 use super::pol::{Count, Pol, Store};
 use super::power::Measured;
+use crate::common::gaps::Gaps;
 use crate::common::live::Live;
 use fxgraph::changes::Changes;
 use fxgraph::{Header, Input, PortType, Sideband};
@@ -82,6 +83,7 @@ pub struct Schedule<S> {
     placed: bool,
     /// Time after the last present sample of any polarisation.
     reached: i64,
+    gaps: Gaps,
     count: Count,
     /// Scheduled live updates.
     pub changes: Changes<Live>,
@@ -111,6 +113,7 @@ impl<S: Store> Schedule<S> {
             frame_start: 0,
             placed: false,
             reached: 0,
+            gaps: Gaps::new(inputs[0].clock.adc_sample_rate_hz),
             count,
             changes: Changes::default(),
         }
@@ -181,9 +184,16 @@ impl<S: Store> Schedule<S> {
             return Some(Placed::Nowhere);
         }
         let earliest = (first - last_window).max(0) as u64;
-        self.frame_start = earliest.next_multiple_of(frame_samples as u64) as i64;
+        let (before, frame_start) =
+            (self.frame_start, earliest.next_multiple_of(frame_samples as u64) as i64);
+        self.frame_start = frame_start;
+        let Sizes { ticks, window, .. } = self.sizes;
+        let (gap, unit) =
+            ((frame_start - before) as u64 * ticks as u64, step as u64 * ticks as u64);
+        let skipped = self.gaps.missing(gap, unit) as i64;
         for pol in &mut self.pols {
-            pol.forget_before(self.frame_start - reach);
+            pol.skip_spectra(before, skipped, step, window as i64);
+            pol.forget_before(frame_start - reach);
         }
         Some(Placed::Here)
     }

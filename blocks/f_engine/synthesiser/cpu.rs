@@ -1,6 +1,7 @@
 //! The block on the CPU.
 
 use super::{Shape, Synthesiser};
+use crate::common::gaps::Gaps;
 use crate::common::samples::Samples;
 use bytemuck::AnyBitPattern;
 use fxgraph::changes::MAX_TIMESTAMP;
@@ -27,6 +28,7 @@ pub(super) struct Cpu {
     annotations: Annotations,
     /// Whether this frame waits for the spectra after it.
     is_pending: bool,
+    gaps: Gaps,
     heaps_missing: Counter,
     frames_misplaced: Counter,
 }
@@ -55,6 +57,7 @@ impl Cpu {
             last: None,
             annotations: Annotations::default(),
             is_pending: false,
+            gaps: Gaps::new(block.ports.inputs[0].clock.adc_sample_rate_hz),
             heaps_missing: env.counters.loss(
                 "heaps_missing",
                 "heaps whose samples depend on missing spectra; look for missing heaps upstream",
@@ -170,6 +173,9 @@ impl Cpu {
             self.load(from, 0, end, all)?;
         } else {
             self.clear(end..all, if expected.is_some() { 0 } else { OUTSIDE });
+            let gap = expected.map_or(0, |expected| timestamp - expected);
+            let heap = self.samples_per_frame / self.shape.heaps as u64;
+            self.heaps_missing.add(self.gaps.missing(gap, heap));
         }
         let is_done = self.is_pending;
         if is_done {

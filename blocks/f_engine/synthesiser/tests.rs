@@ -146,7 +146,8 @@ fn heaps_that_depend_on_missing_spectra_are_invalid() {
     for ((at, validity), (expected_at, expected)) in found.into_iter().zip(expected) {
         assert_eq!((at, validity), (expected_at, expected.as_slice()));
     }
-    assert_eq!((out.count("heaps_missing"), out.count("frames_misplaced")), (5, 1));
+    // Five in these frames, and the two of the frame that did not come.
+    assert_eq!((out.count("heaps_missing"), out.count("frames_misplaced")), (7, 1));
 }
 
 #[test]

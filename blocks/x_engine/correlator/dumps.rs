@@ -1,10 +1,11 @@
 //! Assignment of heaps to dumps, and headers of the dumps.
 
 use super::flagged::Flagged;
+use crate::common::gaps::Gaps;
 use crate::common::stacked::Stacked;
 use crate::common::units::Units;
 use crate::io::spead::packet::VALUE_BITS;
-use fxgraph::{Counter, Counters, Header};
+use fxgraph::{Clock, Counter, Counters, Header};
 use std::ops::Range;
 
 /// Number of timestamps before they wrap in SPEAD packets.
@@ -16,6 +17,9 @@ pub(super) struct Dumps {
     samples_per_dump: u64,
     /// The dump being summed.
     dump: Option<Dump>,
+    /// End of the last dump that was output.
+    last_end: Option<u64>,
+    gaps: Gaps,
     /// Start of the first dump that the stream can fill; `None` before the first frame.
     first_dump: Option<u64>,
     /// Heaps that start before this time have been summed or dropped.
@@ -39,6 +43,7 @@ struct Dump {
 struct Figures {
     dumps: Counter,
     dumps_incomplete: Counter,
+    dumps_missing: Counter,
     visibilities_saturated: Counter,
     heaps_before_first_dump: Counter,
     heaps_late: Counter,
@@ -51,6 +56,11 @@ impl Figures {
             dumps_incomplete: counters.count(
                 "dumps_incomplete",
                 "dumps in which some baseline lacks some heap; look for missing packets upstream",
+            ),
+            dumps_missing: counters.loss(
+                "dumps_missing",
+                "dumps between others that are not output, as none of their heaps arrived; look for missing data \
+                 upstream",
             ),
             visibilities_saturated: counters.count(
                 "visibilities_saturated",
@@ -72,12 +82,14 @@ impl Figures {
 }
 
 impl Dumps {
-    /// Creates the state for dumps of `samples_per_dump` ADC samples.
-    pub(super) fn new(shape: Stacked, samples_per_dump: u64, counters: &Counters) -> Self {
+    /// Creates the state for dumps with `clock`.
+    pub(super) fn new(shape: Stacked, clock: &Clock, counters: &Counters) -> Self {
         Self {
             shape,
-            samples_per_dump,
+            samples_per_dump: clock.samples_per_frame,
             dump: None,
+            last_end: None,
+            gaps: Gaps::new(clock.adc_sample_rate_hz),
             first_dump: None,
             next_timestamp: 0,
             counts: vec![0; shape.baselines()],
@@ -175,7 +187,11 @@ impl Dumps {
 
     /// Ends the dump: writes its timestamp and counts to `header`, and allows the next dump to begin.
     pub(super) fn put_out(&mut self, header: &mut Header) {
-        header.timestamp = self.dump.take().map_or(0, |dump| dump.start);
+        let start = self.dump.take().map_or(0, |dump| dump.start);
+        header.timestamp = start;
+        let gap = self.last_end.map_or(0, |end| start.saturating_sub(end));
+        self.counters.dumps_missing.add(self.gaps.missing(gap, self.samples_per_dump));
+        self.last_end = Some(start.saturating_add(self.samples_per_dump));
         let is_spoiled = std::mem::take(&mut self.is_spoiled);
         if is_spoiled {
             self.counts.fill(0);

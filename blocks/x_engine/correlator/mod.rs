@@ -276,7 +276,7 @@ impl KindSpec for Correlator {
 fn reference(block: &Configured<Correlator>, env: &Env) -> Result<Box<dyn Block>, BlockError> {
     let shape = block.shape;
     let (threads, clock) = (block.parameters.threads(&shape), &block.ports.outputs[0].clock);
-    let dumps = Dumps::new(shape, clock.samples_per_frame, &env.counters);
+    let dumps = Dumps::new(shape, clock, &env.counters);
     let seconds = clock.samples_per_frame as f64 / clock.adc_sample_rate_hz;
     let sums = if shape.dtype == Dtype::Cf16 {
         let instructions = simd::InstructionSet::best();
@@ -312,7 +312,7 @@ fn gpu_block(
     env: &Env,
 ) -> Result<Box<dyn Block>, BlockError> {
     let clock = &block.ports.outputs[0].clock;
-    let dumps = Dumps::new(block.shape, clock.samples_per_frame, &env.counters);
+    let dumps = Dumps::new(block.shape, clock, &env.counters);
     let spectra = spectra_per_dump(&block.shape, clock);
     Ok(Box::new(Cuda::new(block.shape, spectra, dumps, architecture, env)?))
 }

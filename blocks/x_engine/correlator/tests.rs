@@ -399,7 +399,7 @@ fn stream_without_valid_data_outputs_no_partial_dump() {
 #[test]
 fn dump_after_failed_work_has_zero_counts_and_next_dump_is_complete() {
     let counters = Counters::default();
-    let mut dumps = Dumps::new(SHAPE, 2 * STEP, &counters);
+    let mut dumps = Dumps::new(SHAPE, &Clock::new(1e9, 2 * STEP), &counters);
     let mut counts = Vec::new();
     for number in 0..3 {
         let header =
@@ -414,6 +414,21 @@ fn dump_after_failed_work_has_zero_counts_and_next_dump_is_complete() {
     }
     assert_eq!(counts, [(0, 2), (2 * STEP, 0), (4 * STEP, 2)]);
     assert_eq!(count(&counters, "dumps_incomplete"), 1);
+}
+
+#[test]
+fn dumps_without_any_heap_are_counted_and_a_jump_of_the_time_is_not() {
+    let counters = Counters::default();
+    let mut dumps = Dumps::new(SHAPE, &Clock::new(1e9, 2 * STEP), &counters);
+    let hour = 3_600_000_000_000 / (2 * STEP);
+    for (number, missing) in [(0, 0), (1, 0), (5, 3), (6, 3), (hour, 3), (hour + 2, 4)] {
+        let header =
+            Header { timestamp: number * 2 * STEP, validity: vec![1; 6], ..Header::default() };
+        assert_eq!(dumps.take(&header, 0, 2), 0..2);
+        dumps.put_out(&mut Header { validity: vec![7; 6], ..Header::default() });
+        assert_eq!(count(&counters, "dumps_missing"), missing, "dump {number}");
+    }
+    assert_eq!(count(&counters, "dumps_incomplete"), 0);
 }
 
 fn rejected(kind: &Correlator, input: &PortType) -> Vec<Rejection> {
