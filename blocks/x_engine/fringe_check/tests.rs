@@ -378,3 +378,13 @@ fn skipped_dumps_are_not_checked() {
     assert_eq!(result.unwrap_err(), "no visibilities arrived");
     assert_eq!(summary, "no visibilities arrived\n");
 }
+
+#[test]
+fn fringe_check_rejects_one_antenna() {
+    let mut one = input();
+    one.axes[1] = Axis::new("baseline", 1);
+    one.validity.axes[0].len = 1;
+    let rejections = parameters().outputs(&[one]).unwrap_err();
+    let messages: Vec<&str> = rejections.iter().map(|one| one.message.as_str()).collect();
+    assert_eq!(messages, ["the input must have a baseline between two antennas, got one antenna"]);
+}
