@@ -195,7 +195,7 @@ fn bad_usage_exits_with_2() {
 
 #[test]
 fn unknown_command_suggests_a_near_miss() {
-    for (given, meant) in [("runs", "run"), ("validates", "validate")] {
+    for (given, meant) in [("rn", "run"), ("runs", "run"), ("validates", "validate")] {
         let output = run(&[given, "demo.yaml"], Path::new("."));
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{said}");
@@ -239,7 +239,9 @@ fn mistakes_are_named_with_their_place_and_their_remedy() {
             "f.npz",
             "file/f.npz",
             1,
-            &["`out` failed: cannot write file: a part of the path is not a directory"],
+            &[
+                "`out` failed: cannot write file: a part of the path is not a directory; give a path in a directory",
+            ],
         ),
         // Beyond the network of the interface.
         (
@@ -248,7 +250,7 @@ fn mistakes_are_named_with_their_place_and_their_remedy() {
             "10.99.0.7:7148",
             1,
             &[
-                "`net` ",
+                "`net` failed: ",
                 "cannot send to 10.99.0.7:7148 from 127.0.0.1",
                 "set `interface` to one that does",
             ],
@@ -262,7 +264,8 @@ fn mistakes_are_named_with_their_place_and_their_remedy() {
             &[
                 "output `pol1` of `digitiser_simulator` is not connected",
                 " x.yaml:3:3",
-                "connect it to ",
+                "to connect all outputs to `f`, write `inputs: [dig.pol0, dig.pol1]` there",
+                "connect it to a `null_sink` if this is intended",
             ],
         ),
     ];
@@ -271,14 +274,31 @@ fn mistakes_are_named_with_their_place_and_their_remedy() {
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(code), "{said}");
         for wanted in wanted {
-            assert!(said.contains(wanted), "{wanted} in\n{said}");
+            assert!(said.matches(wanted).count() == 1, "once {wanted} in\n{said}");
         }
     }
-    let file = ["run", "x.yaml", "--kernels", "file"];
-    let said = stderr(&run(&file, directory.path()));
-    let expected =
-        "--kernels <DIR>': it is not a directory; give the directory of the edited kernels";
-    assert!(said.contains(expected), "{said}");
+    let no_directory = "a part of the path is not a directory; give a path in a directory";
+    let no_deployment = "give the directory that `fxgraph deploy FLOWGRAPH --engine ENGINE -o DIR`";
+    let is_file = "`file`: there is a file with this name; give another path";
+    let no_kernels = "it is not a directory; give the directory of the edited kernels";
+    let options: [(&[&str], &[&str]); 8] = [
+        (&["run", "x.yaml", "--kernels", "file"], &["'--kernels <DIR>'", no_kernels]),
+        (&["run", "x.yaml", "--state", "file/state"], &["`file/state`", no_directory]),
+        (&["fleet", "x.yaml"], &["`x.yaml/deployment.json`", no_deployment]),
+        (&["fleet", "missing.yaml"], &["there is no such file", no_deployment]),
+        (&["generate", "flowgraph", "two", "--into", "file"], &["create the directory", is_file]),
+        (&["generate", "block", "two", "--into", "file"], &[no_directory, "give `--crate DIR`"]),
+        (&["generate", "flowgraph", "x"], &["`./x.yaml` already exists; give another name"]),
+        (&["graph", "x.yaml", "-o", "file/x.svg"], &["`file/x.svg`", no_directory]),
+    ];
+    for (arguments, wanted) in options {
+        let output = run(arguments, directory.path());
+        let said = stderr(&output);
+        assert!(!output.status.success(), "{arguments:?}");
+        for wanted in wanted {
+            assert!(said.contains(wanted), "{arguments:?}: {wanted} in\n{said}");
+        }
+    }
 }
 
 #[test]

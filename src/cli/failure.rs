@@ -1,6 +1,7 @@
 //! Failure of a command, with its exit code.
 
 use crate::terminal::Terminal;
+use fxgraph::files::reason;
 use fxgraph::runtime;
 use std::error::Error;
 use std::io;
@@ -47,8 +48,10 @@ impl Failure {
     }
 
     /// Creates a failure with the text `what` and the chain of causes of `error`.
-    pub fn because(what: &str, error: &dyn Error) -> Self {
-        Self::failed(format!("{what}: {}", runtime::with_causes(error)))
+    pub fn because(what: &str, error: &(dyn Error + 'static)) -> Self {
+        let of_system = error.downcast_ref::<io::Error>().filter(|e| e.raw_os_error().is_some());
+        let cause = of_system.map_or_else(|| runtime::with_causes(error), reason);
+        Self::failed(format!("{what}: {cause}"))
     }
 
     /// Returns the first error, in one line.

@@ -153,7 +153,7 @@ blocks:
         assert_eq!(parse(&path("none")).unwrap_err(), "no such directory");
         assert_eq!(
             parse(&path("file/below")).unwrap_err(),
-            "a part of the path is not a directory"
+            "a part of the path is not a directory; give a path in a directory"
         );
         assert_eq!(parse(&path(".")).unwrap(), directory.path().join("."));
     }

@@ -64,9 +64,12 @@ mod terminal;
 mod tuning;
 mod units;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser};
 use commands::Command;
 use fxgraph::Registry;
+use fxgraph::diagnostic::nearest;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use terminal::{Color, Terminal};
 
@@ -109,7 +112,11 @@ pub fn main(kinds: Registry) -> ExitCode {
         Color::Always => ColorChoice::Always,
         Color::Never => ColorChoice::Never,
     };
-    let matches = command_line().color(choice).get_matches();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let matches = match command_line().color(choice).try_get_matches_from(&words) {
+        Ok(matches) => matches,
+        Err(error) => suggest_command(error, &words).exit(),
+    };
     let arguments = match Arguments::from_arg_matches(&matches) {
         Ok(arguments) => arguments,
         Err(error) => error.exit(),
@@ -126,10 +133,51 @@ pub fn main(kinds: Registry) -> ExitCode {
     }
 }
 
+/// Replaces the suggestions for a misspelt command: those of clap are words with the same letters, `kernels` for `rn`.
+fn suggest_command(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    let mut command = &command_line();
+    for word in words.iter().skip(1) {
+        command = command.find_subcommand(word).unwrap_or(command);
+    }
+    let known = command.get_subcommands().map(clap::Command::get_name);
+    match nearest(word, known).map(str::to_owned) {
+        Some(near) => {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![near]))
+        }
+        None => error.remove(ContextKind::SuggestedSubcommand),
+    };
+    error
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn command_line_passes_claps_checks() {
         super::command_line().debug_assert();
+    }
+
+    #[test]
+    fn misspelt_command_is_suggested_by_its_spelling() {
+        let said = |words: &[&str]| {
+            let words: Vec<_> = ["fxgraph"].iter().chain(words).map(Into::into).collect();
+            let error = super::command_line().try_get_matches_from(&words).err();
+            error.map(|error| super::suggest_command(error, &words).to_string()).unwrap_or_default()
+        };
+        let mistakes: [(&[&str], &str); 6] = [
+            (&["rn"], "run"),
+            (&["rnu", "x.yaml"], "run"),
+            (&["tst"], "test"),
+            (&["valdiate", "x.yaml"], "validate"),
+            (&["kernel"], "kernels"),
+            (&["--log", "debug", "generate", "blck"], "block"),
+        ];
+        for (words, near) in mistakes {
+            let tip = format!("tip: a similar subcommand exists: '{near}'");
+            assert!(said(words).contains(&tip), "{words:?}: {}", said(words));
+        }
+        assert!(!said(&["xyzzy"]).contains("tip"), "{}", said(&["xyzzy"]));
     }
 }

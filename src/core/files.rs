@@ -460,11 +460,18 @@ pub fn reason(error: &io::Error) -> String {
     let words = match error.kind() {
         ErrorKind::NotFound => "there is no such file",
         ErrorKind::PermissionDenied if error.raw_os_error().is_some() => "permission denied",
-        ErrorKind::IsADirectory => "it is a directory",
-        ErrorKind::NotADirectory => "a part of the path is not a directory",
+        ErrorKind::IsADirectory => "it is a directory; give the path of a file",
+        ErrorKind::NotADirectory => {
+            "a part of the path is not a directory; give a path in a directory"
+        }
+        ErrorKind::AlreadyExists if error.raw_os_error().is_some() => {
+            "there is a file with this name; give another path"
+        }
         ErrorKind::QuotaExceeded => "the disk quota is used up",
         ErrorKind::ReadOnlyFilesystem => "the file system is read-only",
-        ErrorKind::FileTooLarge => "the file exceeds the limit on the size of files (`ulimit -f`)",
+        ErrorKind::FileTooLarge if error.raw_os_error().is_some() => {
+            "the file exceeds the limit on the size of files (`ulimit -f`)"
+        }
         // The number of the error means nothing to a user.
         _ => return error.to_string().split(" (os error ").next().unwrap_or_default().to_owned(),
     };

@@ -202,12 +202,14 @@ impl Run {
 
     /// Stores the cause and stops the run; frames queued downstream of the block are still processed.
     ///
-    /// A fault that several blocks report becomes one failure, of the block that caused it if that is known.
+    /// A fault that several blocks report becomes one failure, of the block that caused it if that is known. So does one
+    /// that the block reports again at its end, such as a network that takes no packet.
     pub fn fail(&self, cell: &Cell, fault: Fault) {
         let shared = fault.shared.clone();
         let mut failure = cell.note_fault(fault);
         let is_told = |shared: &SharedFault| !lock(&self.told).insert(shared.of.clone());
-        if !shared.as_ref().is_some_and(is_told) {
+        let is_known = lock(&self.failures).contains(&failure);
+        if !is_known && !shared.as_ref().is_some_and(is_told) {
             let cause = shared.and_then(|shared| shared.block);
             if let Some(block) = cause.filter(|name| self.cells.iter().any(|one| one.name == *name))
             {

@@ -1,11 +1,12 @@
 //! `fxgraph generate`
 
+use crate::client::with_help;
 use crate::examples;
 use crate::failure::Failure;
 use crate::flowgraph::registry;
 use crate::terminal::Terminal;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Creates a skeleton block or flowgraph
 #[derive(Debug, clap::Args)]
@@ -126,11 +127,9 @@ fn type_name(name: &str) -> String {
 fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
     let library = &into.join("mod.rs");
     let old = fs::read_to_string(library).map_err(|error| {
-        let what = format!(
-            "no family of blocks at `{}`; run this in a checkout of fxgraph, or give `--crate DIR`",
-            into.display()
-        );
-        Failure::because(&what, &error)
+        let why = Failure::because(&format!("no family of blocks at `{}`", into.display()), &error);
+        let help = "run this in a checkout of fxgraph, or give `--crate DIR`";
+        Failure::failed(with_help(&why.first_line(), [help]))
     })?;
     if let Some(reason) = clash(name, &old, into) {
         return Err(Failure::failed(format!("invalid name `{name}`: {reason}")));
@@ -140,11 +139,12 @@ fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure
     })?;
     let directory = into.join(name);
     if directory.exists() {
-        return Err(Failure::failed(format!("`{}` already exists", directory.display())));
+        let text = format!("`{}` already exists; give another name", directory.display());
+        return Err(Failure::failed(text));
     }
     let failed = |path: &Path| {
         let what = format!("cannot write `{}`", path.display());
-        move |error: std::io::Error| Failure::because(&what, &error)
+        move |error: io::Error| Failure::because(&what, &error)
     };
     fs::create_dir(&directory).map_err(failed(&directory))?;
     let mut written = String::new();
@@ -169,7 +169,7 @@ fn own_crate(
 ) -> Result<(), Failure> {
     let failed = |path: &Path| {
         let what = format!("cannot write `{}`", path.display());
-        move |error: std::io::Error| Failure::because(&what, &error)
+        move |error: io::Error| Failure::because(&what, &error)
     };
     let lock = fxgraph.join("Cargo.lock");
     let checkout =
@@ -184,7 +184,8 @@ fn own_crate(
         return Err(Failure::failed(format!("invalid name `{name}`: {reason}")));
     }
     if directory.exists() {
-        return Err(Failure::failed(format!("`{}` already exists", directory.display())));
+        let text = format!("`{}` already exists; give a new directory", directory.display());
+        return Err(Failure::failed(text));
     }
     let checkout = checkout.display().to_string();
     let mut written = String::new();
@@ -271,18 +272,22 @@ fn flowgraph(
         path.symlink_metadata().is_ok() && fs::read_to_string(path).ok().as_ref() != Some(text)
     };
     if let Some((path, _)) = files.iter().find(is_there) {
-        return Err(Failure::failed(format!("`{}` already exists", path.display())));
+        let text = format!("`{}` already exists; give another name or directory", path.display());
+        return Err(Failure::failed(text));
     }
+    let failed = |what: &str, path: &Path, error: &io::Error| {
+        Failure::because(&format!("cannot {what} `{}`", path.display()), error)
+    };
     for (path, text) in &files {
-        let what = format!("cannot write `{}`", path.display());
         let is_new = !path.exists();
-        let written = fs::create_dir_all(path.parent().unwrap_or(into));
-        let written = written.and_then(|()| fs::write(path, text));
+        let parent = path.parent().unwrap_or(into);
+        fs::create_dir_all(parent).map_err(|e| failed("create the directory", parent, &e))?;
+        let written = fs::write(path, text);
         if written.is_err() && is_new {
             // A part of a file would be in the way of another attempt.
             let _ = fs::remove_file(path);
         }
-        written.map_err(|e| Failure::because(&what, &e))?;
+        written.map_err(|e| failed("write", path, &e))?;
         terminal.results(&format!("wrote {}\n", path.display()))?;
     }
     terminal.note(&format!("next: fxgraph run {}", path.display()));

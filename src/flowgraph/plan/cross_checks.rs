@@ -7,6 +7,7 @@ use crate::plan::flowgraph::Plan;
 use crate::text::document::doubled;
 use fxgraph_core::device::DeviceName;
 use fxgraph_core::diagnostic::{Diagnostic, codes, suggest};
+use fxgraph_core::kind::PortNames;
 use fxgraph_core::tree::Key;
 use fxgraph_core::{Registry, Resources};
 use std::collections::HashMap;
@@ -108,25 +109,57 @@ fn plain(path: &Path) -> PathBuf {
     path.components().filter(|step| *step != Component::CurDir).collect()
 }
 
-pub(crate) fn unread(plan: &Plan, problems: &mut Vec<Diagnostic>) {
-    let mut is_read: Vec<Vec<bool>> =
-        plan.blocks.iter().map(|block| vec![false; block.ports.outputs.len()]).collect();
-    for (source, port) in plan.blocks.iter().flat_map(|block| &block.inputs) {
-        is_read[*source][*port] = true;
+/// Warns of outputs that no block reads.
+pub(crate) fn unread(plan: &Plan, registry: &Registry, problems: &mut Vec<Diagnostic>) {
+    let mut readers: Vec<Vec<Vec<&PlannedBlock>>> =
+        plan.blocks.iter().map(|block| vec![Vec::new(); block.ports.outputs.len()]).collect();
+    for reader in &plan.blocks {
+        for (source, port) in &reader.inputs {
+            readers[*source][*port].push(reader);
+        }
     }
-    for (block, is_read) in plan.blocks.iter().zip(is_read) {
-        for (port, _) in is_read.iter().enumerate().filter(|(_, is_read)| !**is_read) {
+    for (block, readers) in plan.blocks.iter().zip(&readers) {
+        let for_several = readers.iter().flatten().find_map(|reader| {
+            let PortNames::Optional { names, .. } = registry.get(reader.kind)?.inputs else {
+                return None;
+            };
+            // The reader of some of the outputs has inputs for all of them.
+            let fits = readers.len() <= names.len() && reader.inputs.len() < readers.len();
+            fits.then(|| for_all_outputs(block, reader))
+        });
+        for port in (0..readers.len()).filter(|port| readers[*port].is_empty()) {
             let message = format!(
                 "output `{}` of `{}` is not connected",
                 block.output_names[port], block.kind
             );
             let mut problem = Diagnostic::warning(codes::UNREAD_OUTPUT, block.span, message)
                 .label("its data is discarded")
+                .maybe_help(for_several.clone())
                 .help("connect it to a `null_sink` if this is intended");
             problem.blocks.push(block.name.clone());
             problems.push(problem);
         }
     }
+}
+
+/// Help for a `reader` of some outputs of `block` that has inputs for all of them, the same for all replicas.
+fn for_all_outputs(block: &PlannedBlock, reader: &PlannedBlock) -> String {
+    // The name in the file, and whether it is one of several replicas.
+    let written = |block: &PlannedBlock| {
+        let name = block.name.rsplit('.').next().unwrap_or_default();
+        name.split_once('[').map_or((name.to_owned(), false), |(name, _)| (name.to_owned(), true))
+    };
+    let (source, is_replica) = written(block);
+    let output = |output: &String| {
+        if is_replica {
+            format!("\"{source}[${{index}}].{output}\"")
+        } else {
+            format!("{source}.{output}")
+        }
+    };
+    let outputs: Vec<String> = block.output_names.iter().map(output).collect();
+    let (reader, _) = written(reader);
+    format!("to connect all outputs to `{reader}`, write `inputs: [{}]` there", outputs.join(", "))
 }
 
 /// Reports live parameters of other blocks that a block would change and that do not exist.

@@ -322,6 +322,31 @@ fn load_rejects_files_that_include_each_other() {
     insta::assert_snapshot!("E0104", text.replace(&place, "DIRECTORY"));
 }
 
+#[test]
+fn unread_output_of_a_block_whose_reader_has_room_for_it_is_named_in_the_help() {
+    let help = |blocks: &str| -> Vec<String> {
+        let text = format!("flowgraph: g\nblocks:\n{blocks}  o: {{kind: sink, input: 'f[0]'}}\n");
+        let text = if blocks.contains("replicate") { text } else { text.replace("'f[0]'", "f") };
+        let plan = load_text("example.yaml", &text, &[], &registry()).result.unwrap();
+        let warnings = plan.warnings.iter().filter(|w| w.message.contains("pol"));
+        warnings.flat_map(|w| w.help.clone()).collect()
+    };
+    let sink = "connect it to a `null_sink` if this is intended";
+    let both =
+        |outputs: &str| format!("to connect all outputs to `f`, write `inputs: [{outputs}]` there");
+    let one = "  s: {kind: source}\n  f: {kind: filter, input: s, parameters: {taps: 16}}\n";
+    assert_eq!(help(one), [&both("s.pol0, s.pol1"), sink]);
+    let second = one.replace("input: s,", "input: s.pol1,");
+    assert_eq!(help(&second), [&both("s.pol0, s.pol1"), sink]);
+    // Replicas have one warning, with the expression of the file.
+    let replicas = "  s: {kind: source, replicate: 2}\n  \
+                    f: {kind: filter, replicate: 2, input: 's[${index}]', parameters: {taps: 16}}\n";
+    assert_eq!(help(replicas), [&both(r#""s[${index}].pol0", "s[${index}].pol1""#), sink]);
+    // No input is free.
+    let full = "  s: {kind: source}\n  f: {kind: pass, input: s}\n";
+    assert_eq!(help(full), [sink]);
+}
+
 /// Wrong values of the parameters of `filter`, and their messages. Add values whose message was
 /// unclear.
 #[test]

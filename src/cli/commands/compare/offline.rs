@@ -91,7 +91,7 @@ fn compare(
     limits: Limits,
     terminal: &Terminal,
 ) -> Result<(Report, Option<First>), Failure> {
-    let not_started = |error: &dyn std::error::Error| {
+    let not_started = |error: &(dyn std::error::Error + 'static)| {
         Failure::because(&format!("`{}` was not started", plan.name), error)
     };
     // A comparison must not overwrite recordings in the working directory.
