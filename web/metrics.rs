@@ -143,7 +143,7 @@ families! {
     QUEUE_PEAK "fxgraph_queue_peak_frames" &["block", "kind", "device", "input"],
         "Maximum number of frames in the queue of an input in the last second. If it reaches the capacity, there is no reserve.";
     QUEUE_DROPPED "fxgraph_queue_frames_dropped_total" &["block", "kind", "device", "input"],
-        "Frames that a queue with `when_full: drop_oldest` or `drop_newest` dropped because it was full. If it grows, the branch is slower than the stream.";
+        "Frames that a queue with `when_full: drop_oldest` or `drop_newest` dropped because it was full, and those that a block missed in a swap that was rolled back. If it grows, the branch is slower than the stream.";
     QUEUE_CAPACITY "fxgraph_queue_capacity_frames" &["block", "kind", "device", "input"],
         "Capacity of the queue of an input, in frames.";
 }

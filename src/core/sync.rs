@@ -1,5 +1,10 @@
-//! Atomics, locks, threads and queues for data shared between threads: those of the standard library or, with the feature
-//! `shuttle`, those of a model checker that tries orders of threads (`runtime/models.rs`).
+//! Atomics, locks, threads, queues, channels and the clock for data shared between threads: those of the standard library
+//! or, with the feature `shuttle`, those of a model checker that tries orders of threads (`runtime/models.rs`).
+
+#[cfg(feature = "shuttle")]
+use std::sync::OnceLock;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
 
 #[cfg(feature = "shuttle")]
 pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
@@ -14,6 +19,48 @@ pub use std::thread;
 pub use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(not(feature = "shuttle"))]
 pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+
+#[cfg(feature = "shuttle")]
+pub use shuttle::sync::mpsc;
+#[cfg(not(feature = "shuttle"))]
+pub use std::sync::mpsc;
+
+/// The time now.
+#[cfg(not(feature = "shuttle"))]
+#[must_use]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// The time now, for limits of a model: between two looks a second has passed, or nothing.
+#[cfg(feature = "shuttle")]
+#[must_use]
+pub fn now() -> Instant {
+    use shuttle::rand::{Rng, thread_rng};
+    static START: OnceLock<Instant> = OnceLock::new();
+    static SECONDS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let passed = u64::from(thread_rng().gen_bool(0.25));
+    let seconds = SECONDS.fetch_add(passed, Ordering::Relaxed) + passed;
+    *START.get_or_init(Instant::now) + Duration::from_secs(seconds)
+}
+
+/// Waits up to `limit` for a message.
+#[cfg(not(feature = "shuttle"))]
+pub fn receive<T>(from: &mpsc::Receiver<T>, limit: Duration) -> Result<T, RecvTimeoutError> {
+    from.recv_timeout(limit)
+}
+
+/// Waits for a message. A limit of zero has passed whenever a model looks, others never pass.
+#[cfg(feature = "shuttle")]
+pub fn receive<T>(from: &mpsc::Receiver<T>, limit: Duration) -> Result<T, RecvTimeoutError> {
+    if !limit.is_zero() {
+        return from.recv_timeout(limit);
+    }
+    from.try_recv().map_err(|error| match error {
+        mpsc::TryRecvError::Empty => RecvTimeoutError::Timeout,
+        mpsc::TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+    })
+}
 
 #[cfg(not(feature = "shuttle"))]
 pub use concurrent_queue::ConcurrentQueue;

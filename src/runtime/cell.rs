@@ -91,10 +91,11 @@ fn dropped_in_deadlock(frames: u64) -> Named {
     dropped("frames_dropped_in_deadlock", help, frames)
 }
 
-/// Counter of a block with an input whose `when_full` drops frames.
+/// Counter of a block with an input whose `when_full` drops frames, or that has missed frames in a swap.
 fn dropped_at_full_queue(frames: u64) -> Named {
     let help = "input frames dropped because the queue was full and `when_full` drops frames: the block, or one behind it, \
-                is slower than the stream; give it fewer frames or a longer `queue`";
+                is slower than the stream; give it fewer frames or a longer `queue`. Also frames that the old block \
+                missed in a swap that was rolled back";
     dropped(DROPPED_AT_FULL_QUEUE, help, frames)
 }
 

@@ -81,7 +81,7 @@ pub struct EdgeInfo {
     #[serde(default)]
     #[schema(required)]
     pub when_full: String,
-    /// Frames dropped by that action since the start.
+    /// Frames dropped by that action, or missed in a swap that was rolled back, since the start.
     #[serde(default)]
     #[schema(required)]
     pub frames_dropped: u64,

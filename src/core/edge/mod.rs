@@ -43,7 +43,7 @@ pub struct Edge {
     dropped_in_deadlock: AtomicU64,
     /// Index of the [`WhenFull`] in its list.
     when_full: AtomicUsize,
-    /// Number of frames dropped because of `when_full`.
+    /// Number of frames dropped because of `when_full`, and missed by the block that a swap went back to.
     dropped: AtomicU64,
     /// Largest number of queued frames since the last call of `take_peak`.
     peak: AtomicUsize,
@@ -128,7 +128,8 @@ impl Edge {
         self.writer.wake();
     }
 
-    /// Number of frames dropped because the queue was full, see [`when_full`](Self::when_full).
+    /// Number of frames dropped because the queue was full, see [`when_full`](Self::when_full), or that of the old block
+    /// in a swap that was rolled back, see [`FrameReader::count_tee_dropped`].
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)

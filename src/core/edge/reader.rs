@@ -283,6 +283,14 @@ impl FrameReader {
         all
     }
 
+    /// Counts the frames that did not fit into the tee as dropped by this edge, for a block that has read the tee and
+    /// continues without them here; returns their number.
+    pub fn count_tee_dropped(&self) -> u64 {
+        let dropped = self.tee_dropped();
+        self.edge.dropped.fetch_add(dropped, Ordering::Relaxed);
+        dropped
+    }
+
     /// Puts frames back in front of the queued ones.
     pub fn put_back(&mut self, frames: VecDeque<Arc<Frame>>) {
         frames.into_iter().rev().for_each(|frame| self.front.push_front(frame));

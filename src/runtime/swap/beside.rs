@@ -18,9 +18,10 @@ use fxgraph_core::edge::Tee;
 use fxgraph_core::edge::{Edge, FrameReader};
 use fxgraph_core::event::EventKind;
 use fxgraph_core::patience::Patience;
+use fxgraph_core::sync::now;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Frames of each output that the new block pushes while the old one is ready for a roll-back.
 const WATCHED: u64 = 3;
@@ -195,7 +196,7 @@ impl Swapping for Beside {
                     (Turn::Lost(Fault::of(cause)), true)
                 };
                 let Some(mut old) = self.link.take_home() else {
-                    let is_over = patience.left(Instant::now()).is_none();
+                    let is_over = patience.left(now()).is_none();
                     let other = "its last call did not return";
                     return if is_over { lost(cause, other) } else { (Turn::Hold, false) };
                 };
@@ -203,7 +204,8 @@ impl Swapping for Beside {
                     self.link.send_back(old, Order::End);
                     return lost(cause, &other);
                 }
-                let missed = hosted.inputs.iter().map(|input| input.reader.tee_dropped()).max();
+                let missed = hosted.inputs.iter().map(|input| input.reader.count_tee_dropped());
+                let missed = missed.max();
                 let cause = match missed {
                     None | Some(0) => cause.clone(),
                     Some(missed) => format!("{cause}; {missed} input frames are missing"),
@@ -354,7 +356,7 @@ impl Beside {
         }
         let cause = if is_behind {
             "the old block is ahead of it on the same data".to_owned()
-        } else if check.patience.left(Instant::now()).is_none() {
+        } else if check.patience.left(now()).is_none() {
             format!("it makes nothing of frames that wait, for {} s", self.call.as_secs_f64())
         } else if self.link.is_overdue() {
             "it was not checked within the time limit".to_owned()

@@ -1,13 +1,13 @@
 //! A swap under thousands of orders of its threads: the caller's, the running block's, the candidate's, and those of the
 //! blocks before and after. With any candidate and any caller, every frame comes once and in order, all buffers return and
-//! all threads end.
+//! all threads end. The time limit of a block that makes nothing passes at any time.
 
 use super::beside::{NewCandidate, Tie};
 use super::candidate::{Link, Order, launch};
 use super::{Swap, wire};
 use crate::cell::Cell;
 use crate::fault::Fault;
-use crate::hosted::{Hosted, Turn};
+use crate::hosted::{Hosted, Mailbox, Turn};
 use crate::models::{Task, edge};
 use crate::run::Run;
 use fxgraph_core::block::{Block, Io, Next};
@@ -40,6 +40,8 @@ enum Flaw {
     Fails,
     /// Takes frames and makes none.
     Swallows,
+    /// Takes no frame.
+    Silent,
 }
 
 /// Behaviour of the caller.
@@ -59,6 +61,9 @@ struct Copying {
 impl Block for Copying {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let is_in_slot = thread::current().name().is_none_or(|name| !name.ends_with("candidate"));
+        if self.flaw == Flaw::Silent && is_in_slot {
+            return Ok(Next::Wait);
+        }
         while io.inputs[0].queued() > 0 {
             let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
             let fails_in_slot = self.flaw == Flaw::Fails;
@@ -78,7 +83,7 @@ impl Block for Copying {
     }
 }
 
-fn port() -> PortType {
+pub(super) fn port() -> PortType {
     PortType {
         dtype: Dtype::U8,
         axes: vec![Axis::new("sample", 16)],
@@ -107,14 +112,27 @@ fn part(flaw: Flaw, number: u8, depth: usize) -> Part {
     }
 }
 
-/// The running block's thread.
-fn drive(mut hosted: Hosted, run: &Run, cell: &Cell, task: &Task) {
+/// The running block's thread, which works as the scheduler and the adapter do. With `has_timer` a block that is swapped
+/// also wakes up by itself.
+pub(super) fn drive(
+    mut hosted: Hosted,
+    (run, cell): (&Run, &Cell),
+    mailbox: &Mailbox,
+    task: &Task,
+    has_timer: bool,
+) {
     loop {
+        for command in mailbox.take() {
+            command(&mut hosted);
+        }
+        if run.is_aborting() {
+            break;
+        }
         match hosted.settle(run, cell) {
             Turn::Lost(fault) => panic!("{}", fault.cause),
-            Turn::Work if hosted.has_ended => return,
-            Turn::Work => {}
-            Turn::Hold => {
+            Turn::Work if hosted.has_ended => break,
+            Turn::Work if !hosted.is_held => {}
+            Turn::Work | Turn::Hold => {
                 task.wait();
                 continue;
             }
@@ -123,16 +141,28 @@ fn drive(mut hosted: Hosted, run: &Run, cell: &Cell, task: &Task) {
         let Hosted { block, inputs, outputs, .. } = &mut hosted;
         let mut io = Io { inputs, outputs, stopping: false };
         match block.work(&mut io) {
-            Ok(Next::Finished) if hosted.may_end() => return,
+            Ok(Next::Finished) if hosted.may_end() => break,
             Ok(Next::Finished) => task.wait(),
             Ok(_) if hosted.wants_another_turn() => {}
+            Ok(_) if has_timer && hosted.swap.is_some() => thread::yield_now(),
             Ok(_) => task.wait(),
-            Err(error) => assert!(hosted.roll_back(&Fault::error(&error)), "{error}"),
+            Err(error) => {
+                let fault = Fault::error(&error);
+                if !hosted.roll_back(&fault) {
+                    run.fail(cell, fault);
+                    break;
+                }
+            }
         }
     }
+    let Hosted { mut block, inputs, outputs, swap, .. } = hosted;
+    drop((swap, outputs, inputs));
+    mailbox.close();
+    block.finish().expect("it ends");
 }
 
-/// `call` is the time limit of a call: zero has passed whenever it is looked at, hours never pass.
+/// `call` is the time limit of a call: zero has passed whenever it is looked at, hours never pass, and others pass at any
+/// time.
 fn swap(candidate: Flaw, caller: Caller, may_hold_up: bool, call: Duration) {
     let (input, [writes, works], source) = edge(2);
     let (output, [_, reads], _) = edge(2);
@@ -144,6 +174,7 @@ fn swap(candidate: Flaw, caller: Caller, may_hold_up: bool, call: Duration) {
     old.wake = waker.clone();
     let cell = Cell::new(&old, Instant::now());
     let run = Run::new(vec![Arc::clone(&cell)], Arc::<Events>::default());
+    let fed = Arc::clone(&input);
     let configurations = Arc::default();
     let heard = || Heard::from_start(0);
     let pools = [source.clone(), old.outputs[0].pool.clone().expect("it has a pool")];
@@ -202,7 +233,11 @@ fn swap(candidate: Flaw, caller: Caller, may_hold_up: bool, call: Duration) {
         }
         seen
     });
-    let running = thread::spawn(move || drive(hosted, &run, &cell, &works));
+    let driven = Arc::clone(&run);
+    let has_timer = call < hours;
+    let running = thread::spawn(move || {
+        drive(hosted, (&driven, &cell), &Mailbox::default(), &works, has_timer);
+    });
     // As in a swap, the running block may have ended before.
     link.order(Order::Work);
     let (limit, parting) = (hours, hours);
@@ -225,12 +260,18 @@ fn swap(candidate: Flaw, caller: Caller, may_hold_up: bool, call: Duration) {
     let seen = reader.join().expect("the reader ends");
     assert!(link.wait_gone(deadline), "the candidate's thread ends");
     let times: Vec<u64> = seen.iter().map(|(time, _)| *time).collect();
+    assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
+    let missed = fed.dropped();
+    let failures = run.failures();
+    let said =
+        format!("{candidate:?} {caller:?} {may_hold_up} {call:?} {missed} {seen:?} {failures:?}");
     if may_hold_up || [Flaw::Works, Flaw::FailsBefore].contains(&candidate) {
-        assert_eq!(times, (0..written).collect::<Vec<u64>>());
-    } else {
+        assert_eq!((times.len() as u64, missed), (written, 0), "{said}");
+    } else if written < MOST {
         // The old block may have missed frames, and the new one has made nothing of those before the roll-back.
-        assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
+        assert_eq!(times.len() as u64 + missed, written, "{said}");
     }
+    assert!(failures.is_empty(), "{said}");
     let last = seen.last().map(|(_, number)| *number);
     match caller {
         // Without frames after the end of the swap, the last ones are those of the block that was checked.
@@ -248,11 +289,14 @@ fn swap(candidate: Flaw, caller: Caller, may_hold_up: bool, call: Duration) {
 #[test]
 fn swap_of_any_candidate_under_any_interleaving() {
     let (never, always) = (Duration::from_hours(1), Duration::ZERO);
+    let any_time = Duration::from_millis(1);
     let cases = [
-        (Flaw::Works, &[(true, never), (true, always), (false, never)][..]),
+        (Flaw::Works, &[(true, never), (true, always), (true, any_time), (false, never)][..]),
         (Flaw::FailsBefore, &[(true, never), (false, never)]),
         (Flaw::Fails, &[(true, never), (true, always), (false, never)]),
         (Flaw::Swallows, &[(true, never), (true, always), (false, never)]),
+        // Only time ends the wait for its first frame.
+        (Flaw::Silent, &[(true, any_time), (true, always), (false, any_time)]),
     ];
     for (candidate, terms) in cases {
         for caller in [Caller::Waits, Caller::LeavesBefore, Caller::LeavesAfterTheDecision] {
