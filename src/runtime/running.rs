@@ -18,11 +18,11 @@ use fxgraph_core::kind::Waker;
 use fxgraph_core::patience::Patience;
 use fxgraph_core::port::PortType;
 use fxgraph_core::summary::Summary;
+use fxgraph_core::sync::{AtomicBool, Ordering, mpsc, receive};
 use fxgraph_flowgraph::{Assembly, Rebuild};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// Time limit for a block to finish a command that it has begun.
@@ -64,7 +64,7 @@ impl Prepared {
         measure_latency(&assembly, &sources, &run);
         find_origins(&connections, &sources, &run);
         let mailboxes = run.cells.iter().map(|_| Arc::default()).collect();
-        Ok(Self { assembly, connections, handle: Handle { run, mailboxes } })
+        Ok(Self { assembly, connections, handle: Handle::new(run, mailboxes) })
     }
 
     /// Discards the run, none of whose blocks was started.
@@ -181,6 +181,11 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// A handle on `run`, with the mailboxes of its blocks.
+    pub(super) fn new(run: Arc<Run>, mailboxes: Arc<[Arc<Mailbox>]>) -> Self {
+        Self { run, mailboxes }
+    }
+
     pub(super) fn run(&self) -> &Arc<Run> {
         &self.run
     }
@@ -279,11 +284,11 @@ impl Handle {
             }
         });
         let ended = || Unanswered::Ended(block.to_owned());
-        match answers.recv_timeout(limit) {
+        match receive(&answers, limit) {
             Ok(answer) => Ok(answer),
             Err(RecvTimeoutError::Disconnected) => Err(ended()),
             Err(RecvTimeoutError::Timeout) if is_decided.swap(true, Ordering::AcqRel) => {
-                answers.recv_timeout(ANSWER).map_err(|error| match error {
+                receive(&answers, ANSWER).map_err(|error| match error {
                     RecvTimeoutError::Disconnected => ended(),
                     RecvTimeoutError::Timeout => {
                         Unanswered::Hung { block: block.to_owned(), limit: ANSWER }

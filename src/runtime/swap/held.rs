@@ -14,9 +14,10 @@ use fxgraph_core::block::{Block, Input, Io, Next};
 use fxgraph_core::edge::{Edge, FrameReader};
 use fxgraph_core::error::BlockError;
 use fxgraph_core::event::EventKind;
+use fxgraph_core::sync::{mpsc, receive};
 use fxgraph_flowgraph::{Part, Rebuild};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -139,6 +140,11 @@ impl Handle {
         };
         let (old, begun) = match old {
             Ok(old) => old,
+            // A block that has not started has nothing to end.
+            Err(error) if ends_first => {
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(new)));
+                return Err(error);
+            }
             Err(error) => {
                 let _ = aside.end(new, inputs, deadline);
                 return Err(error);
@@ -171,7 +177,7 @@ impl Handle {
             }
             let _ = done.send(());
         });
-        if is_done.recv_timeout(PUT) == Err(RecvTimeoutError::Disconnected) {
+        if receive(&is_done, PUT) == Err(RecvTimeoutError::Disconnected) {
             // The slot has ended, so that nobody else ends the new block.
             if let Some(new) = lock(&new).take() {
                 let _ = aside.end(new, inputs, Instant::now());

@@ -8,6 +8,8 @@ pub(crate) mod beside;
 pub(crate) mod candidate;
 mod held;
 #[cfg(all(test, feature = "shuttle"))]
+mod held_models;
+#[cfg(all(test, feature = "shuttle"))]
 mod models;
 
 use crate::report::Unanswered;
