@@ -170,7 +170,7 @@ mod tests {
             (&["rn"], "run"),
             (&["rnu", "x.yaml"], "run"),
             (&["tst"], "test"),
-            (&["valdiate", "x.yaml"], "validate"),
+            (&["vlidate", "x.yaml"], "validate"),
             (&["kernel"], "kernels"),
             (&["--log", "debug", "generate", "blck"], "block"),
         ];
