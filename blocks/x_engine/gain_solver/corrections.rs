@@ -1,5 +1,6 @@
 //! Factors of an update, within limits.
 
+use super::antenna_gains::{Evidence, Residual};
 use super::sums::Shape;
 use super::{GainSolver, Mode};
 use num_complex::Complex64;
@@ -17,8 +18,8 @@ pub(super) struct Corrections {
     applied: Vec<f64>,
     groups: usize,
     pols: usize,
-    /// Logarithms of the amplitudes of the solution at work.
-    logarithms: Vec<f64>,
+    /// Amplitudes of the antennas without limited corrections.
+    free: Vec<Evidence>,
 }
 
 impl Corrections {
@@ -34,7 +35,7 @@ impl Corrections {
             applied: vec![0.0; antennas * groups * pols],
             groups,
             pols,
-            logarithms: Vec::with_capacity(antennas),
+            free: Vec::with_capacity(antennas),
         }
     }
 
@@ -59,59 +60,85 @@ impl Corrections {
         (antenna * self.groups + group) * self.pols + pol
     }
 
-    /// Logarithm of the factor for an amplitude with this logarithm relative to the mean, and whether it was limited.
-    fn limit(&self, logarithm: f64, applied: f64) -> (f64, bool) {
-        let wanted = -self.loop_gain * logarithm;
+    /// Logarithm of the factor for an amplitude at this `level`, and whether it was limited.
+    fn limit(&self, amplitude: Evidence, level: f64, applied: f64) -> (f64, bool) {
+        if self.mode == Mode::Phase {
+            return (0.0, false);
+        }
+        let wanted = -self.loop_gain * relative(amplitude, level).supported();
         let given = wanted.clamp(-self.max_step, self.max_step);
         let given = (applied + given).clamp(-self.max_change, self.max_change) - applied;
         (given, (given - wanted).abs() > 1e-12)
     }
 
-    /// Divides `gains` by the geometric mean of their amplitudes, which is the level that stays, and sets the factors of
-    /// a solution. Antennas with limited corrections leave the mean: otherwise the others would follow them. Returns the
-    /// number of limited corrections.
+    /// Sets the factors of a solution. The corrections of the amplitudes leave the geometric mean of the gains as it is.
+    /// Antennas with limited corrections leave the mean: otherwise the others would follow them. Returns the logarithm of
+    /// the level of the amplitudes, and the number of limited corrections.
     pub(super) fn set(
         &mut self,
-        gains: &mut [Option<Complex64>],
+        residuals: &[Option<Residual>],
         (group, pol): (usize, usize),
-    ) -> usize {
-        self.logarithms.clear();
-        self.logarithms.extend(gains.iter().flatten().map(|gain| gain.norm().ln()));
-        self.logarithms.sort_unstable_by(f64::total_cmp);
-        let Some(median) = self.logarithms.get(self.logarithms.len() / 2) else { return 0 };
-        let mut level = *median;
-        let is_complex = self.mode == Mode::Complex;
+    ) -> (f64, usize) {
+        let antennas = || {
+            let residuals = residuals.iter().enumerate();
+            residuals.filter_map(|(antenna, residual)| Some((antenna, (*residual)?)))
+        };
+        self.free.clear();
+        self.free.extend(antennas().map(|(_, residual)| residual.amplitude));
+        self.free.sort_unstable_by(|one, two| one.value.total_cmp(&two.value));
+        let Some(median) = self.free.get(self.free.len() / 2) else { return (0.0, 0) };
+        let mut level = median.value;
         // Each round starts from a better level; two rounds without a change end it.
-        for _ in 0..gains.len() {
-            let (mut sum, mut number) = (0.0, 0);
-            for (antenna, gain) in gains.iter().enumerate() {
-                let Some(gain) = gain else { continue };
-                let logarithm = gain.norm().ln();
+        for _ in 0..residuals.len() {
+            let mut free = std::mem::take(&mut self.free);
+            free.clear();
+            for (antenna, Residual { amplitude, .. }) in antennas() {
                 let applied = self.applied[self.place(antenna, group, pol)];
-                let limited = is_complex && self.limit(logarithm - level, applied).1;
-                if !limited {
-                    (sum, number) = (sum + logarithm, number + 1);
+                if !self.limit(amplitude, level, applied).1 {
+                    free.push(amplitude);
                 }
             }
-            let mean = if number == 0 { level } else { sum / f64::from(number) };
-            if (mean - level).abs() < 1e-12 {
+            let next = balanced(&free).unwrap_or(level);
+            self.free = free;
+            if (next - level).abs() < 1e-12 {
                 break;
             }
-            level = mean;
+            level = next;
         }
         let mut limited = 0;
-        for (antenna, gain) in gains.iter_mut().enumerate() {
-            let Some(gain) = gain else { continue };
-            *gain /= level.exp();
+        for (antenna, Residual { amplitude, phase }) in antennas() {
             let place = self.place(antenna, group, pol);
-            let (logarithm, is_limited) = match self.mode {
-                Mode::Complex => self.limit(gain.norm().ln(), self.applied[place]),
-                Mode::Phase => (0.0, false),
-            };
+            let (logarithm, is_limited) = self.limit(amplitude, level, self.applied[place]);
             limited += usize::from(is_limited);
-            let phase = -self.loop_gain * gain.arg();
+            let phase = -self.loop_gain * phase.supported();
             self.factors[place] = Complex64::from_polar(logarithm.exp(), phase);
         }
-        limited
+        (level, limited)
     }
+}
+
+fn relative(amplitude: Evidence, level: f64) -> Evidence {
+    Evidence { value: amplitude.value - level, ..amplitude }
+}
+
+/// Level at which the corrections of all amplitudes have the sum 0, so that antennas without a significant correction do
+/// not contribute: their mean if no antenna has one.
+fn balanced(amplitudes: &[Evidence]) -> Option<f64> {
+    let mut level = amplitudes.iter().map(|amplitude| amplitude.value).sum::<f64>();
+    level /= amplitudes.len() as f64;
+    let (mut low, mut high) = amplitudes
+        .iter()
+        .map(|amplitude| (amplitude.value, amplitude.value))
+        .reduce(|one, two| (one.0.min(two.0), one.1.max(two.1)))?;
+    // The sum falls with the level. Each step bisects the interval, to the resolution of numbers.
+    for _ in 0..f64::MANTISSA_DIGITS {
+        let supported = amplitudes.iter().map(|amplitude| relative(*amplitude, level).supported());
+        match supported.sum::<f64>() {
+            sum if sum.abs() < 1e-13 => break,
+            sum if sum > 0.0 => low = level,
+            _ => high = level,
+        }
+        level = f64::midpoint(low, high);
+    }
+    Some(level)
 }

@@ -1,5 +1,6 @@
 //! The running block.
 
+use super::antenna_gains::AntennaGains;
 use super::applied::Applied;
 use super::corrections::Corrections;
 use super::fit::{Failure, Fit, UNKNOWN};
@@ -9,7 +10,7 @@ use super::settings::Settings;
 use super::sums::{Shape, Sums};
 use super::{FLAGGED, GAINS, GainSolver};
 use fxgraph::event::EventKind;
-use fxgraph::live_updates::{Answer, Requester};
+use fxgraph::live_updates::{Answer, InForce, Requester};
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Gauge, Io, Next};
 use fxgraph_dsp::stefcal::{Estimate, Limits};
 use num_complex::{Complex32, Complex64};
@@ -53,6 +54,9 @@ pub(super) struct Solver {
     estimates: Vec<Estimate>,
     /// Residuals of the last solution `[group][pol]`, NaN without a solution.
     residuals: Vec<f64>,
+    /// Gains in force in the targets; `None` without a control, or if a target does not exist.
+    settings: Option<Vec<Result<Settings, String>>>,
+    antenna_gains: AntennaGains,
     corrections: Corrections,
     health: Health,
     /// Places of the antennas that the request flags.
@@ -128,6 +132,8 @@ impl Solver {
             gains: vec![None; shape.groups() * shape.pols * shape.antennas],
             estimates: vec![UNKNOWN; shape.groups() * shape.pols * shape.antennas],
             residuals: vec![f64::NAN; shape.groups() * shape.pols],
+            settings: None,
+            antenna_gains: AntennaGains::new(parameters, shape),
             corrections: Corrections::new(parameters, shape),
             health: Health::new((numbers, shape.pols), reference, after, env),
             flagging: Vec::with_capacity(shape.antennas),
@@ -185,8 +191,7 @@ impl Solver {
         }
         // Dumps before and after a change by a client do not belong together.
         if self.summed > 0 && self.first < from {
-            self.figures.dumps_ignored.add(self.summed as u64);
-            self.clear();
+            self.ignore();
         }
         if self.summed == 0 {
             self.first = timestamp;
@@ -196,6 +201,12 @@ impl Solver {
         Ok(self.summed == self.parameters.dumps)
     }
 
+    /// Ignores the dumps in the sums.
+    fn ignore(&mut self) {
+        self.figures.dumps_ignored.add(self.summed as u64);
+        self.clear();
+    }
+
     fn clear(&mut self) {
         self.sums.clear();
         self.summed = 0;
@@ -203,6 +214,14 @@ impl Solver {
 
     /// Solves the sums for every group of channels and polarisation, and requests the update.
     fn solve(&mut self) {
+        let in_force = self.requester.in_force(&self.targets, GAINS);
+        // A client has changed gains since the last dump was added.
+        if in_force.as_ref().is_some_and(|in_force| self.first < in_force.from) {
+            return self.ignore();
+        }
+        let read = |in_force: InForce| in_force.values.into_iter().map(Settings::read).collect();
+        self.settings = in_force.map(read);
+        self.antenna_gains.begin(self.first, self.settings.as_deref().unwrap_or_default());
         let mut errors =
             Errors { dump: self.dumps, amplitude: 0.0, phase_degrees: 0.0, residual: 0.0 };
         self.corrections.clear();
@@ -260,27 +279,24 @@ impl Solver {
         is_solved
     }
 
-    /// Turns the gains of a solution to the reference antenna, and computes their uncertainties and corrections.
+    /// Adds a solution to the evidence, sets the corrections, and turns its gains to the reference antenna and the level of
+    /// the amplitudes.
     fn correct(&mut self, group: usize, pol: usize, errors: &mut Errors) {
         let antennas = self.shape.antennas;
-        let first = (group * self.shape.pols + pol) * antennas;
-        let gains = &mut self.gains[first..][..antennas];
-        let estimates = &mut self.estimates[first..][..antennas];
-        // Without the reference antenna the phase of the most significant one stays in this group.
-        let significance = |a: &usize| estimates[*a].significance;
-        let reference = Some(self.health.references[pol]).filter(|a| gains[*a].is_some());
-        let reference = reference.or_else(|| {
-            let solved = (0..antennas).filter(|a| gains[*a].is_some());
-            solved.max_by(|a, b| significance(a).total_cmp(&significance(b)))
-        });
-        let Some((reference, gain)) = reference.and_then(|a| Some((a, gains[a]?))) else { return };
+        let solution = group * self.shape.pols + pol;
+        let gains = &mut self.gains[solution * antennas..][..antennas];
+        let estimates = &mut self.estimates[solution * antennas..][..antennas];
+        let reference = self.health.references[pol];
+        let anchor = self.antenna_gains.anchor(solution, reference, gains, estimates);
+        let Some(anchor) = anchor else { return };
         self.fit.load(&self.sums, group, pol);
-        self.fit.estimate(gains, reference, estimates);
-        let turn = gain.conj() / gain.norm();
-        gains.iter_mut().flatten().for_each(|gain| *gain *= turn);
-        let limited = self.corrections.set(gains, (group, pol));
+        self.fit.estimate(gains, anchor, estimates);
+        let common = self.antenna_gains.add(solution, (reference, anchor), gains, estimates);
+        let Some(common) = common else { return };
+        let (level, limited) = self.corrections.set(&self.antenna_gains.residuals, (group, pol));
         self.figures.corrections_limited.add(limited as u64);
-        for gain in gains.iter().flatten() {
+        for gain in gains.iter_mut().flatten() {
+            *gain /= common * level.exp();
             errors.amplitude = errors.amplitude.max((gain.norm() - 1.0).abs());
             errors.phase_degrees = errors.phase_degrees.max(gain.arg().to_degrees().abs());
         }
@@ -292,18 +308,19 @@ impl Solver {
         let mut parameters = Map::new();
         self.add_flags(&mut parameters)?;
         if !self.corrections.is_empty() {
-            let in_force = self.requester.in_force(&self.targets, GAINS);
-            let in_force = in_force.ok_or("a target does not exist, or this run has no control")?;
+            let settings = self.settings.as_ref();
+            let settings = settings.ok_or("a target does not exist, or this run has no control")?;
             let Shape { pols, of_group, .. } = self.shape;
             let corrections = self.corrections.factors.chunks_exact(self.shape.groups() * pols);
-            for ((target, value), corrections) in
-                self.targets.iter().zip(in_force.values).zip(corrections)
+            for ((target, settings), corrections) in
+                self.targets.iter().zip(settings).zip(corrections)
             {
                 // An antenna that keeps its gains need not answer.
                 if corrections.iter().all(|factor| *factor == Complex64::ONE) {
                     continue;
                 }
-                let gains = Settings::read(value)
+                let settings = settings.as_ref().map_err(Clone::clone);
+                let gains = settings
                     .and_then(|settings| settings.corrected(corrections, pols, of_group))
                     .map_err(|why| format!("`{target}`: {why}"))?;
                 parameters.insert(target.clone(), json!({ GAINS: gains }));

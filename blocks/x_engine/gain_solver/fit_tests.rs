@@ -266,6 +266,8 @@ fn source_that_is_too_weak_for_single_antennas_flags_none() {
         }
         assert!(weak >= 3 || significance > 30.0, "{significance}: {weak}");
         assert!(!health.to_flag.contains(&true), "{significance}");
+        // Nor does a solution without the reference antenna show that it has no signal.
+        assert_eq!(health.references, [0], "{significance}");
         assert_eq!(health.silent(), 0, "{significance}");
     }
 }

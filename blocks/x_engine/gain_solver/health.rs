@@ -29,6 +29,8 @@ impl Steady {
 struct Observed {
     /// Whether a group shows that there is no signal.
     is_silent: bool,
+    /// Whether there is no signal in a group whose source is too weak to show it.
+    is_hidden: bool,
     /// Sum of the significances.
     significance: f64,
 }
@@ -84,6 +86,7 @@ impl Health {
     pub(super) fn add(&mut self, (silent, is_shown): (&[bool], bool), estimates: &[Estimate]) {
         for ((observed, silent), estimate) in self.observed.iter_mut().zip(silent).zip(estimates) {
             observed.is_silent |= is_shown && *silent;
+            observed.is_hidden |= !is_shown && *silent;
             observed.significance += estimate.significance;
         }
     }
@@ -106,7 +109,7 @@ impl Health {
             return;
         }
         for antenna in 0..self.observed.len() {
-            let Observed { is_silent, significance } = self.observed[antenna];
+            let Observed { is_silent, significance, .. } = self.observed[antenna];
             // An antenna without data is neither, nor is one that the source is too weak to show.
             if !is_silent && significance <= 0.0 {
                 continue;
@@ -125,10 +128,12 @@ impl Health {
         self.replace_reference(pol);
     }
 
-    /// Replaces a reference antenna without a gain by the one with the most significant gains.
+    /// Replaces a reference antenna without a gain by the one with the most significant gains, unless the source is too
+    /// weak to show that the antenna has no signal.
     fn replace_reference(&mut self, pol: usize) {
         let old = self.references[pol];
-        if self.observed[old].significance > 0.0 {
+        let Observed { significance, is_silent, is_hidden } = self.observed[old];
+        if significance > 0.0 || is_hidden && !is_silent {
             return;
         }
         let antennas = self.observed.iter().enumerate();

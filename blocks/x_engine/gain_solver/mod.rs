@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod antenna_gains;
 mod applied;
 mod corrections;
 mod cpu;
@@ -81,9 +82,15 @@ pub struct GainSolver {
     /// Largest factor by which all updates since the start of the block raise or lower an amplitude.
     #[param(default = 10.0, range = 1.0..=1e6)]
     pub max_amplitude_change: f64,
-    /// Fraction of the measured error, in phase and in the logarithm of the amplitude, that an update corrects.
+    /// Fraction of the error, in phase and in the logarithm of the amplitude, that an update corrects. The error is known
+    /// from all solutions so far, and one that is not larger than its uncertainty is not corrected.
     #[param(default = 0.5, range = 0.01..=1.0)]
     pub loop_gain: f64,
+    /// Change of an antenna's gain in an hour that the solver expects: standard deviation of the logarithm of its amplitude,
+    /// and of its phase in radians. The change grows with the square root of the time. Small values average the solutions of
+    /// a weak source over a longer time, large values follow changes of the gains faster.
+    #[param(default = 0.1, range = 0..=1000)]
+    pub drift_per_hour: f64,
     /// Parts of the gains that an update corrects: `complex` (amplitude and phase) or `phase`, which leaves the
     /// amplitudes as they are.
     #[param(default)]

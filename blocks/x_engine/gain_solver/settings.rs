@@ -14,6 +14,30 @@ impl Settings {
         gains.map(Self).map_err(|error| format!("`gains` cannot be read: {error}"))
     }
 
+    /// Gains of a polarisation: one, or one for each channel; `None` if there is no such polarisation.
+    fn gains(&self, pol: usize) -> Option<&[Complex32]> {
+        match &self.0 {
+            Gains::One(gain) => Some(std::slice::from_ref(gain)),
+            Gains::PerPol(list) => Some(match list.get(pol)? {
+                PolGains::One(gain) => std::slice::from_ref(gain),
+                PolGains::PerChannel(gains) => gains,
+            }),
+        }
+    }
+
+    /// Logarithm of the gain of a polarisation and one of `groups` groups of channels: of the rms amplitude over the
+    /// channels, and with the phase of their mean. `None` if there is no such gain, or if it is 0.
+    pub(super) fn logarithm(&self, pol: usize, group: usize, groups: usize) -> Option<Complex64> {
+        let gains = match self.gains(pol)? {
+            one @ [_] => one,
+            channels => channels.chunks_exact((channels.len() / groups).max(1)).nth(group)?,
+        };
+        let all = || gains.iter().map(|gain| Complex64::new(gain.re.into(), gain.im.into()));
+        let power = all().map(|gain| gain.norm_sqr()).sum::<f64>() / gains.len() as f64;
+        let logarithm = Complex64::new(power.ln() / 2.0, all().sum::<Complex64>().arg());
+        logarithm.is_finite().then_some(logarithm)
+    }
+
     /// The parameter after the gains of a polarisation and a group of `of_group` channels have been multiplied by
     /// `corrections` `[group][pol]`. An error if there are fewer gains, or if a gain is not finite.
     pub(super) fn corrected(
@@ -26,14 +50,8 @@ impl Settings {
         let channels = groups * of_group;
         let mut corrected = Vec::with_capacity(pols);
         for pol in 0..pols {
-            let gains = match &self.0 {
-                Gains::One(gain) => std::slice::from_ref(gain),
-                Gains::PerPol(list) => match list.get(pol) {
-                    Some(PolGains::One(gain)) => std::slice::from_ref(gain),
-                    Some(PolGains::PerChannel(gains)) => gains,
-                    None => return Err(format!("`gains` has no polarisation {pol}")),
-                },
-            };
+            let gains =
+                self.gains(pol).ok_or_else(|| format!("`gains` has no polarisation {pol}"))?;
             let product = |gain: &Complex32, group: usize| -> Result<Value, String> {
                 let gain = Complex64::new(gain.re.into(), gain.im.into());
                 let gain = gain * corrections[group * pols + pol];

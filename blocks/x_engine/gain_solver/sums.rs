@@ -20,6 +20,8 @@ pub struct Shape {
     pub(super) of_group: usize,
     /// Products of independent samples in a visibility of one channel, for each count of its validity.
     products_per_count: f64,
+    /// ADC samples in an hour.
+    pub(super) samples_per_hour: f64,
     /// Strides of the validity counts along channels, baselines and products; 0 for an axis that the counts lack.
     units: [usize; 3],
 }
@@ -44,8 +46,8 @@ pub(super) fn reject_validity(port: &PortType) -> Option<Rejection> {
 pub(super) fn host_bytes(shape: &Shape) -> usize {
     let sums = shape.groups() * shape.pols * shape.baselines();
     let phases = if shape.band.is_some() { shape.antennas * shape.channels } else { 0 };
-    let fit = super::fit::host_bytes(shape.antennas);
-    sums * size_of::<(Complex64, f64)>() + phases * size_of::<Complex64>() + fit
+    let others = super::fit::host_bytes(shape.antennas) + super::antenna_gains::host_bytes(shape);
+    sums * size_of::<(Complex64, f64)>() + phases * size_of::<Complex64>() + others
 }
 
 impl Shape {
@@ -75,6 +77,7 @@ impl Shape {
             pols: port.axes[2].len.isqrt(),
             of_group,
             products_per_count,
+            samples_per_hour: 3600.0 * clock.adc_sample_rate_hz,
             units,
         }
     }

@@ -1,5 +1,7 @@
 #[path = "silent_tests.rs"]
 mod silent;
+#[path = "weak_tests.rs"]
+mod weak;
 
 use super::settings::Settings;
 use super::{GainSolver, Mode};
@@ -8,13 +10,17 @@ use fxgraph::event::{EventKind, Events};
 use fxgraph::live_updates::{Controller, InForce};
 use fxgraph::{Axis, Band, Clock, Dtype, Env, KindSpec, Next, PortType, Ports, ValidityType};
 use fxgraph_dsp::geometry::Direction;
+use fxgraph_dsp::random::Random;
 use num_complex::{Complex32, Complex64};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const STEP: u64 = 1000;
+/// ADC samples of a dump, which is so long that its noise is below the accuracy that the tests need: 1e-6 of an amplitude.
+const STEP: u64 = 1_000_000_000_000;
+/// Products of samples in a visibility of one channel, for each count of its validity.
+const PRODUCTS_PER_COUNT: f64 = 1e6 * 2.5e6 / 8.0;
 const CHANNELS: usize = 4;
 const ANTENNAS: usize = 4;
 
@@ -41,6 +47,7 @@ fn parameters() -> GainSolver {
         max_amplitude_step: 2.0,
         max_amplitude_change: 10.0,
         loop_gain: 1.0,
+        drift_per_hour: 0.0,
         mode: Mode::Complex,
         min_antennas: 3,
         iterations: 200,
@@ -61,26 +68,23 @@ struct Engines {
     from: Mutex<u64>,
     /// Effective timestamp of the next update, or the reason why it is rejected.
     next: Mutex<Option<Result<u64, String>>>,
+    /// Number of dumps that have begun; with it updates need no `next`, and take effect with the next dump.
+    begun: Mutex<Option<u64>>,
 }
 
 impl Controller for Engines {
     fn update(&self, parameters: &Value) -> Result<u64, String> {
-        let next = loop {
+        let begun = self.begun.lock().unwrap();
+        if let Some(begun) = *begun {
+            return Ok(self.set(parameters, begun * STEP));
+        }
+        drop(begun);
+        loop {
             if let Some(next) = self.next.lock().unwrap().take() {
-                break next?;
+                return next.map(|from| self.set(parameters, from));
             }
             std::thread::sleep(Duration::from_millis(1));
-        };
-        for (name, given) in parameters.as_object().unwrap() {
-            if name == "array" {
-                let flagged = given["flagged_antennas"].clone();
-                *self.flagged.lock().unwrap() = serde_json::from_value(flagged).unwrap();
-                continue;
-            }
-            self.gains.lock().unwrap().insert(name.clone(), given["gains"].clone());
         }
-        *self.from.lock().unwrap() = next;
-        Ok(next)
     }
 
     fn in_force(&self, blocks: &[String], parameter: &str) -> Option<InForce> {
@@ -96,16 +100,39 @@ impl Controller for Engines {
 }
 
 impl Engines {
+    /// Sets parameters from a timestamp on, and returns it.
+    fn set(&self, parameters: &Value, from: u64) -> u64 {
+        let mut gains = self.gains.lock().unwrap();
+        for (name, given) in parameters.as_object().unwrap() {
+            if name == "array" {
+                let flagged = given["flagged_antennas"].clone();
+                *self.flagged.lock().unwrap() = serde_json::from_value(flagged).unwrap();
+                continue;
+            }
+            gains.insert(name.clone(), given["gains"].clone());
+        }
+        *self.from.lock().unwrap() = from;
+        from
+    }
+
     /// Gain of an antenna, polarisation and channel.
     fn gain(&self, antenna: usize, pol: usize, channel: usize) -> Complex64 {
-        let gains = self.gains.lock().unwrap();
-        let Some(gains) = gains.get(&format!("f[{antenna}]")) else { return Complex64::ONE };
-        let gain = match &gains[pol] {
-            Value::Array(channels) => &channels[channel],
-            gain => gain,
-        };
-        Complex64::new(gain["re"].as_f64().unwrap(), gain["im"].as_f64().unwrap())
+        gain_in(&self.gains.lock().unwrap(), antenna, pol, channel)
     }
+}
+
+fn gain_in(
+    gains: &BTreeMap<String, Value>,
+    antenna: usize,
+    pol: usize,
+    channel: usize,
+) -> Complex64 {
+    let Some(gains) = gains.get(&format!("f[{antenna}]")) else { return Complex64::ONE };
+    let gain = match &gains[pol] {
+        Value::Array(channels) => &channels[channel],
+        gain => gain,
+    };
+    Complex64::new(gain["re"].as_f64().unwrap(), gain["im"].as_f64().unwrap())
 }
 
 struct Bench {
@@ -117,6 +144,8 @@ struct Bench {
     /// Gain of each antenna, polarisation and channel before the F-engine.
     truth: fn(usize, usize, usize) -> Complex64,
     missing: Option<usize>,
+    /// Noise of the visibilities, which all have the same number of products.
+    noise: Option<Random>,
     antennas: usize,
     pols: usize,
     stops: Box<dyn Fn(usize, usize) -> Complex64>,
@@ -152,7 +181,19 @@ impl Bench {
         env.updates.serve(Arc::clone(&engines) as Arc<dyn Controller>);
         let harness = Harness::new(kind.build(&ports.inputs, &env).unwrap(), &ports, 4).unwrap();
         let stops = Box::new(|_, _| Complex64::ONE);
-        Self { harness, engines, env, events, dump: 0, truth, missing: None, antennas, pols, stops }
+        Self {
+            harness,
+            engines,
+            env,
+            events,
+            dump: 0,
+            truth,
+            missing: None,
+            noise: None,
+            antennas,
+            pols,
+            stops,
+        }
     }
 
     /// Texts of all events.
@@ -178,9 +219,14 @@ impl Bench {
 
     /// Sends a dump with the gains in force, and returns the solution.
     fn dump(&mut self) -> Option<(Vec<Complex32>, Vec<u32>)> {
+        let in_force = {
+            let mut begun = self.engines.begun.lock().unwrap();
+            begun.iter_mut().for_each(|begun| *begun = self.dump + 1);
+            self.engines.gains.lock().unwrap().clone()
+        };
         let gain = |antenna: usize, pol: usize, channel: usize| {
             let own =
-                (self.truth)(antenna, pol, channel) * self.engines.gain(antenna, pol, channel);
+                (self.truth)(antenna, pol, channel) * gain_in(&in_force, antenna, pol, channel);
             own * (self.stops)(antenna, channel)
         };
         let mut values = Vec::new();
@@ -189,7 +235,11 @@ impl Bench {
             for a2 in 0..self.antennas {
                 for a1 in 0..=a2 {
                     let is_missing = self.missing.is_some_and(|a| a == a1 || a == a2);
-                    let count = if is_missing { 0 } else { 1 + (a1 + a2) % 3 };
+                    let count = match self.noise {
+                        _ if is_missing => 0,
+                        Some(_) => 2,
+                        None => 1 + (a1 + a2) % 3,
+                    };
                     if channel == 0 {
                         validity.push(count as u32);
                     }
@@ -199,6 +249,11 @@ impl Bench {
                             100.0 * gain(a1, p1, channel) * gain(a2, p2, channel).conj();
                         if a1 == a2 {
                             value += 100.0;
+                        } else if let Some(random) = &mut self.noise {
+                            // The source is weak: the visibilities have the noise of the receivers, 100.
+                            let [re, im] = random.normal_pair();
+                            let variance = 100.0_f64.powi(2) / (PRODUCTS_PER_COUNT * count as f64);
+                            value += Complex64::new(re, im) * (variance / 2.0).sqrt();
                         }
                         value *= count as f64;
                         values.push(Complex32::new(value.re as f32, value.im as f32));
@@ -447,6 +502,24 @@ fn settings_keep_their_spelling_where_they_can() {
     let twice = [twice, twice].concat();
     let settings = Settings::read(Some(json!([[1, 1, 1], 1]))).unwrap();
     assert_eq!(settings.corrected(&twice, 2, 2).unwrap_err(), "`gains` has 3 channels, not 4");
+}
+
+#[test]
+fn logarithm_of_settings_is_that_of_the_group() {
+    let gains = json!([[1, 1, {"re": 0, "im": 2}, {"re": 0, "im": 2}], 3, 0]);
+    let settings = Settings::read(Some(gains)).unwrap();
+    let [ln_2, quarter] = [2_f64.ln(), std::f64::consts::FRAC_PI_2];
+    for (pol, group, expected) in [
+        (0, 0, Some(Complex64::ZERO)),
+        (0, 1, Some(Complex64::new(ln_2, quarter))),
+        (1, 1, Some(Complex64::new(3_f64.ln(), 0.0))),
+        (2, 0, None),
+        (3, 0, None),
+    ] {
+        let found = settings.logarithm(pol, group, 2);
+        let distance = found.zip(expected).map_or(0.0, |(one, two)| (one - two).norm());
+        assert!(found.is_some() == expected.is_some() && distance < 1e-12, "{pol} {found:?}");
+    }
 }
 
 #[test]
