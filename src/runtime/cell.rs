@@ -376,7 +376,6 @@ impl Cell {
         }
     }
 
-    /// The edges of the inputs, and the numbers of the blocks that write them.
     /// Makes measurements unknown that are too old; the clock shows `now`.
     pub fn expire_measurements(&self, now: Instant) {
         let seconds = self.frame_seconds.max(self.push_seconds);
@@ -384,6 +383,7 @@ impl Cell {
         lock(&self.counts).slot_block.counters.expire(frame, now);
     }
 
+    /// The edges of the inputs, and the numbers of the blocks that write them.
     pub fn inputs(&self) -> impl Iterator<Item = (&Arc<Edge>, usize)> {
         let before = self.before.get().map_or(&[][..], |(_, blocks)| blocks);
         self.inputs.iter().zip(before).map(|((edge, _), block)| (edge, *block))

@@ -263,14 +263,14 @@ impl Run {
         self.losses.tell(|| self.stats(), &self.events, interval);
     }
 
-    /// Detects stalled blocks, and resolves deadlocks. Blocks also wait for each other while they drain, but are not
-    /// stalled then.
     /// Makes measurements unknown that are too old.
     pub fn expire_measurements(&self) {
         let now = Instant::now();
         self.cells.iter().for_each(|cell| cell.expire_measurements(now));
     }
 
+    /// Detects stalled blocks, and resolves deadlocks. Blocks also wait for each other while they drain, but are not
+    /// stalled then.
     pub fn tell_stalls(&self) {
         let state = self.state();
         if matches!(state, RunState::Running | RunState::Draining) {
@@ -323,11 +323,11 @@ impl Run {
             failed => format!("{failed} blocks failed"),
         };
         self.tell_losses(Duration::ZERO);
-        // Added after all others: a client that receives this event has received those before.
-        self.events.add(EventKind::Ended, None, text);
         for cell in &self.cells {
             lock(&cell.counts).slot_block.counters.end_measurements();
         }
+        // Added after all others: a client that receives this event has received those before.
+        self.events.add(EventKind::Ended, None, text);
         lock(&self.ended).get_or_insert(elapsed);
         self.end.notify_all();
     }

@@ -375,12 +375,12 @@ impl Handle {
             while !run.wait_timeout(Patience::LOOK) {
                 run.tell_losses(INTERVAL);
                 run.tell_stalls();
+                run.expire_measurements();
                 run.wake_workers();
             }
         };
         if let Err(error) = std::thread::Builder::new().name("watch".to_owned()).spawn(watching) {
             tracing::warn!("cannot create the thread that reports missing data: {error}");
-                run.expire_measurements();
         }
     }
 
