@@ -14,15 +14,17 @@ use fxgraph_recording::StreamType;
 use part::Cut;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 /// Kinds that send and receive frames between hosts.
 const SINK: &str = "stream_sink";
 const SOURCE: &str = "stream_source";
 /// Payload of a full packet between hosts, in bytes.
 const PACKET_BYTES: usize = 8192;
-/// Ethernet (with preamble and gap), IP, UDP and SPEAD headers of a packet, in bytes.
+/// Ethernet (with preamble and gap), IPv4, UDP and SPEAD headers of a packet, in bytes.
 const HEADER_BYTES: usize = 38 + 20 + 8 + 120;
+/// Bytes that an IPv6 header has more.
+const MORE_IN_V6: usize = 20;
 
 /// An output that is read on other hosts.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +38,7 @@ pub struct Stream {
     /// Hosts that read it, in order.
     pub to: Vec<Host>,
     /// Multicast group and port.
-    pub address: SocketAddrV4,
+    pub address: SocketAddr,
     /// Estimated rate with the headers of packets.
     pub gbit_per_second: f64,
     /// Place of the first reference from another host.
@@ -49,7 +51,7 @@ pub struct Rate {
     /// Name of the output, or of the block that uses the network for itself.
     pub name: String,
     /// Multicast group and port; `None` for a block that uses the network for itself.
-    pub address: Option<SocketAddrV4>,
+    pub address: Option<SocketAddr>,
     /// Estimated rate with the headers of packets.
     pub gbit_per_second: f64,
 }
@@ -103,9 +105,10 @@ impl PartPlan {
 }
 
 /// Estimated rate of `port` on the network, with validity and the headers of packets.
-fn gbit_per_second(port: &PortType) -> f64 {
+fn gbit_per_second(port: &PortType, is_ipv6: bool) -> f64 {
     let payload = port.frame_bytes() + size_of::<u32>() * port.validity.units();
-    let headers = payload.div_ceil(PACKET_BYTES) * HEADER_BYTES;
+    let header = HEADER_BYTES + if is_ipv6 { MORE_IN_V6 } else { 0 };
+    let headers = payload.div_ceil(PACKET_BYTES) * header;
     (payload + headers) as f64 * port.clock.frames_per_second() * 8.0 / 1e9
 }
 
@@ -147,7 +150,7 @@ impl Plan {
             return Err(problems);
         }
         let streams = cut.into_iter().zip(addresses);
-        let stream = |((source, (to, span)), address): ((_, (BTreeSet<Host>, _)), _)| {
+        let stream = |((source, (to, span)), address): ((_, (BTreeSet<Host>, _)), SocketAddr)| {
             let (block, port): (usize, usize) = source;
             Some(Stream {
                 output: self.output_name(block, port),
@@ -155,7 +158,10 @@ impl Plan {
                 from: self.blocks[block].host?,
                 to: to.into_iter().collect(),
                 address,
-                gbit_per_second: gbit_per_second(&self.blocks[block].ports.outputs[port]),
+                gbit_per_second: gbit_per_second(
+                    &self.blocks[block].ports.outputs[port],
+                    address.is_ipv6(),
+                ),
                 span,
             })
         };
@@ -168,8 +174,8 @@ impl Plan {
         network: &Network,
         cut: &BTreeMap<(usize, usize), (BTreeSet<Host>, Span)>,
         problems: &mut Vec<Diagnostic>,
-    ) -> Vec<SocketAddrV4> {
-        let mut pinned: HashMap<(usize, usize), (Ipv4Addr, Span)> = HashMap::new();
+    ) -> Vec<SocketAddr> {
+        let mut pinned: HashMap<(usize, usize), (IpAddr, Span)> = HashMap::new();
         for (tap, address) in &network.groups {
             let output = match self.find(tap) {
                 Ok(output) => output,
@@ -189,7 +195,7 @@ impl Plan {
                 problems.push(reject(message).note(first, "first here"));
             }
         }
-        let taken: HashSet<Ipv4Addr> = network.groups.iter().map(|(_, address)| *address).collect();
+        let taken: HashSet<IpAddr> = network.groups.iter().map(|(_, address)| *address).collect();
         let mut free = network.addresses().filter(|address| !taken.contains(address));
         let mut addresses = Vec::new();
         for output in cut.keys() {
@@ -205,11 +211,15 @@ impl Plan {
                 problems.push(
                     Diagnostic::error(codes::HOSTS, network.span, message)
                         .label("too few groups")
-                        .help("give a shorter prefix, for example 239.102.0.0/16"),
+                        .help(if network.first.is_ipv4() {
+                            "give a shorter prefix, for example 239.102.0.0/16"
+                        } else {
+                            "give a shorter prefix, for example ff05::102:0/112"
+                        }),
                 );
                 break;
             };
-            addresses.push(SocketAddrV4::new(address, network.port));
+            addresses.push(SocketAddr::new(address, network.port));
         }
         addresses
     }
@@ -308,7 +318,7 @@ fn receiver(output: &str) -> String {
 }
 
 /// Parameters of the sender of a stream to `to`.
-fn sink_parameters(to: SocketAddrV4, interface: Option<String>) -> Json {
+fn sink_parameters(to: SocketAddr, interface: Option<String>) -> Json {
     let mut parameters = endpoint("destination", to, interface);
     // Explicit, so that a part that took streams over has the configuration of its file again.
     parameters["enabled"] = json!(true);
@@ -316,13 +326,13 @@ fn sink_parameters(to: SocketAddrV4, interface: Option<String>) -> Json {
 }
 
 /// Parameters of a receiver of a stream of `port` from `from`. Its type is checked before a packet arrives.
-fn source_parameters(from: SocketAddrV4, interface: Option<String>, port: &PortType) -> Json {
+fn source_parameters(from: SocketAddr, interface: Option<String>, port: &PortType) -> Json {
     let mut parameters = endpoint("source", from, interface);
     parameters["type"] = json!(StreamType::of(port));
     parameters
 }
 
-fn endpoint(key: &str, address: SocketAddrV4, interface: Option<String>) -> Json {
+fn endpoint(key: &str, address: SocketAddr, interface: Option<String>) -> Json {
     let mut parameters = json!({ key: address.to_string() });
     if let Some(interface) = interface {
         parameters["interface"] = json!(interface);

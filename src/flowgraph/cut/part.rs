@@ -10,7 +10,10 @@ use crate::plan::block::PlannedBlock;
 use crate::plan::flowgraph::Plan;
 use crate::plan::identity::{resolved_block, resolved_parameters};
 use serde_json::{Map, Value as Json, json};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// First of the IPv4 groups that parts of one machine use in place of IPv6 groups.
+const LOOPBACK_GROUPS: Ipv4Addr = Ipv4Addr::new(239, 102, 0, 0);
 
 /// A flowgraph whose streams between hosts are known.
 pub(crate) struct Cut<'a> {
@@ -82,9 +85,17 @@ impl Cut<'_> {
         Some(part)
     }
 
-    fn address(&self, stream: &Stream) -> SocketAddrV4 {
-        let port = self.loopback.map_or(stream.address.port(), |loopback| loopback.port);
-        SocketAddrV4::new(*stream.address.ip(), port)
+    fn address(&self, stream: &Stream) -> SocketAddr {
+        let Some(Loopback { port }) = self.loopback else { return stream.address };
+        let ip = if stream.address.is_ipv4() {
+            stream.address.ip()
+        } else {
+            // Linux has no route for IPv6 groups on the loopback interface. There are fewer streams than groups.
+            let number = self.streams.iter().position(|one| one.source == stream.source);
+            Ipv4Addr::from_bits(LOOPBACK_GROUPS.to_bits() + number.unwrap_or_default() as u32)
+                .into()
+        };
+        SocketAddr::new(ip, port)
     }
 
     fn interface(&self, host: Host) -> Option<String> {
@@ -117,6 +128,6 @@ fn network_use(block: &PlannedBlock) -> Option<(bool, Rate)> {
         (false, true) => (false, &block.ports.inputs),
         _ => return None,
     };
-    let gbit_per_second = ports.iter().map(gbit_per_second).sum();
+    let gbit_per_second = ports.iter().map(|port| gbit_per_second(port, false)).sum();
     Some((is_input, Rate { name: block.name.clone(), address: None, gbit_per_second }))
 }

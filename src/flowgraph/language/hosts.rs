@@ -7,13 +7,15 @@ use fxgraph_core::device::decimal;
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest};
 use fxgraph_core::tree::{Key, Node, Value};
 use serde_json::{Map, Value as Json, json};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 /// Limit of the hosts of one class.
 pub(crate) const MAX_HOSTS: usize = 10_000;
 /// Default of `port`: that of SPEAD streams.
 const PORT: u16 = 7148;
+/// Help for a missing or wrong range of groups.
+const RANGE_HELP: &str = "give a range of multicast groups: `multicast: 239.102.0.0/16`, or with IPv6 `multicast: \"ff05::102:0/112\"`";
 
 /// Hosts that a flowgraph is divided among.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +57,7 @@ pub struct HostClass {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
     /// First multicast group.
-    pub first: Ipv4Addr,
+    pub first: IpAddr,
     /// Length of the prefix that the groups share, in bits.
     pub prefix: u32,
     /// UDP port of every group.
@@ -65,7 +67,7 @@ pub struct Network {
     /// Place of the limit.
     pub limit_span: Span,
     /// Groups of single outputs.
-    pub groups: Vec<(Tap, Ipv4Addr)>,
+    pub groups: Vec<(Tap, IpAddr)>,
     /// Place of the value of `multicast`.
     pub span: Span,
 }
@@ -173,15 +175,17 @@ impl Hosts {
 impl Network {
     /// Number of groups.
     #[must_use]
-    pub fn group_count(&self) -> u64 {
-        1 << (32 - self.prefix)
+    pub fn group_count(&self) -> u128 {
+        1 << (bits(self.first) - self.prefix)
     }
 
     /// Groups in order.
-    pub fn addresses(&self) -> impl Iterator<Item = Ipv4Addr> + use<> {
-        let first = u32::from(self.first);
-        let last = u64::from(first) + self.group_count() - 1;
-        (first..=u32::try_from(last).unwrap_or(u32::MAX)).map(Ipv4Addr::from)
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
+        let first = self.first;
+        (0..self.group_count()).map(move |number| match first {
+            IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits() | number as u32).into(),
+            IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits() | number).into(),
+        })
     }
 
     /// The groups as in a file: `239.102.0.0/16`.
@@ -196,7 +200,7 @@ impl Network {
             value["limit_gbit_per_second"] = json!(limit);
         }
         if !self.groups.is_empty() {
-            let group = |(output, address): &(Tap, Ipv4Addr)| {
+            let group = |(output, address): &(Tap, IpAddr)| {
                 (output.text.clone(), json!(address.to_string()))
             };
             value["groups"] = Json::Object(self.groups.iter().map(group).collect::<Map<_, _>>());
@@ -371,7 +375,7 @@ fn read_network(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Network> 
     let Some((first, prefix, span)) = range else {
         if is_good {
             let message = "`network` needs the key `multicast`";
-            let help = "give a range of multicast groups: `multicast: 239.102.0.0/16`";
+            let help = RANGE_HELP;
             problems.push(
                 Diagnostic::error(codes::MISSING_KEY, node.span, message)
                     .label("without `multicast`")
@@ -381,33 +385,74 @@ fn read_network(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Network> 
         return None;
     };
     let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT);
+    let of_other_family = |(_, group): &&(Tap, IpAddr)| group.is_ipv4() != first.is_ipv4();
+    for (tap, group) in groups.iter().filter(of_other_family) {
+        let message = format!(
+            "the group of `{}` must be of the IP version of `multicast`, got {group}",
+            tap.text
+        );
+        let help = if first.is_ipv4() { "239.102.9.1" } else { "ff05::102:9:1" };
+        problems.push(
+            wrong(tap.span, message)
+                .label("invalid group")
+                .help(format!("give a group like {help}")),
+        );
+    }
     Some(Network { first, prefix, port, limit_gbit_per_second: limit, limit_span, groups, span })
 }
 
-fn multicast(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<(Ipv4Addr, u32, Span)> {
-    let help = "give a range of multicast groups: `multicast: 239.102.0.0/16`";
+/// Number of bits of an address of the family of `address`.
+fn bits(address: IpAddr) -> u32 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// Bits that all groups of a range have in common with the first group of the family of `address`: those of the
+/// multicast addresses, with IPv6 also the flags and the scope.
+fn common_bits(address: IpAddr) -> u32 {
+    if address.is_ipv4() { 4 } else { 16 }
+}
+
+/// Whether `address` is a multicast group that routers can pass on: an IPv6 group within an interface or a link needs
+/// the name of the interface in the address.
+fn is_group(address: &IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_multicast(),
+        IpAddr::V6(v6) => v6.is_multicast() && v6.octets()[1] & 0xf > 2,
+    }
+}
+
+fn multicast(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<(IpAddr, u32, Span)> {
+    let help = RANGE_HELP;
     let mut reject = |message: String| {
         problems.push(wrong(node.span, message).label("invalid range").help(help));
     };
     let parsed = node.text().and_then(|text| {
         let (address, prefix) = text.split_once('/')?;
         let prefix = decimal(prefix)?;
-        let prefix = u32::try_from(prefix).ok().filter(|prefix| *prefix <= 32)?;
-        Some((address.parse::<Ipv4Addr>().ok()?, prefix))
+        let address: IpAddr = address.parse().ok()?;
+        let prefix = u32::try_from(prefix).ok().filter(|prefix| *prefix <= bits(address))?;
+        Some((address, prefix))
     });
     let Some((address, prefix)) = parsed else {
-        let rule = "`multicast` must be an IPv4 address and a prefix length up to 32";
+        let rule = "`multicast` must be an IPv4 address and a prefix length up to 32, or an IPv6 address and one up to 128";
         reject(format!("{rule}, got {}", node.value.quoted()));
         return None;
     };
-    // A prefix of fewer than 4 bits leaves the range of multicast addresses.
-    if !address.is_multicast() || prefix < 4 {
+    // A shorter prefix leaves the range of multicast addresses.
+    if !is_group(&address) || prefix < common_bits(address) {
         let found = node.value.quoted();
-        reject(format!("`multicast` must be within 224.0.0.0/4, got {found}"));
+        let rule =
+            "`multicast` must be within 224.0.0.0/4, or within one of ff03::/16 to ff0e::/16";
+        reject(format!("{rule}, got {found}"));
         return None;
     }
-    let mask = u32::MAX << (32 - prefix);
-    let first = Ipv4Addr::from(u32::from(address) & mask);
+    let host_bits = bits(address) - prefix;
+    let first = match address {
+        IpAddr::V4(v4) => {
+            Ipv4Addr::from((u64::from(v4.to_bits()) >> host_bits << host_bits) as u32).into()
+        }
+        IpAddr::V6(v6) => IpAddr::from(Ipv6Addr::from_bits(v6.to_bits() >> host_bits << host_bits)),
+    };
     if first != address {
         let found = node.value.quoted();
         reject(format!(
@@ -429,17 +474,18 @@ fn positive(key: &Key, node: &Node, problems: &mut Vec<Diagnostic>) -> Option<f6
     number
 }
 
-fn read_groups(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<(Tap, Ipv4Addr)> {
-    let mut groups: Vec<(Tap, Ipv4Addr)> = Vec::new();
+fn read_groups(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<(Tap, IpAddr)> {
+    let mut groups: Vec<(Tap, IpAddr)> = Vec::new();
     for (key, node) in map(node, problems) {
-        let address = node.text().and_then(|text| text.parse::<Ipv4Addr>().ok());
-        let Some(address) = address.filter(Ipv4Addr::is_multicast) else {
+        let address = node.text().and_then(|text| text.parse::<IpAddr>().ok());
+        let Some(address) = address.filter(is_group) else {
             let message = format!(
-                "the group of `{}` must be an IPv4 multicast address, got {}",
+                "the group of `{}` must be a multicast address, with IPv6 of a scope beyond the link, got {}",
                 key.text,
                 node.value.quoted()
             );
-            problems.push(wrong(node.span, message).label("invalid group"));
+            let help = "give a group like 239.102.9.1 or ff05::102:9:1";
+            problems.push(wrong(node.span, message).label("invalid group").help(help));
             continue;
         };
         if let Some((first, _)) = groups.iter().find(|(_, known)| *known == address) {
