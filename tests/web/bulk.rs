@@ -161,3 +161,25 @@ fn one_request_sets_the_gains_of_64_antennas() {
     }
     stop(program);
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn list_of_three_million_numbers_takes_at_most_8_times_the_memory_of_its_body() {
+    let directory = tempfile::tempdir().unwrap();
+    let program =
+        Program::running(directory.path(), &flowgraph(CHANNELS, 1, "1"), &["--max-body", "32"]);
+    let process = format!("/proc/{}", program.child.id());
+    let kib = |name: &str| -> usize {
+        let status = fs::read_to_string(format!("{process}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+    };
+    let numbers: Vec<String> = (0..3_000_000).map(|n| format!("{}.{n:07}", n % 3)).collect();
+    let body = format!("{{\"p[0]\": {{\"gains\": [[{}]]}}}}", numbers.join(","));
+    let before = kib("VmRSS:");
+    let answer = send(&program, "PATCH", "", "application/json", body.as_bytes());
+    assert_eq!(answer.status, 422, "{answer:?}");
+    let most = kib("VmHWM:") - before;
+    assert!(most <= 8 * body.len() / 1024, "{most} KiB for {} bytes", body.len());
+    stop(program);
+}
