@@ -106,7 +106,8 @@ impl Serve {
     /// Binds the server if `--listen` is given; it does not respond yet.
     pub fn bind(&self, terminal: &Terminal) -> Result<Option<Server>, Failure> {
         let Some(listen) = self.listen else { return Ok(None) };
-        let rejected = |error: &(dyn Error + 'static)| Failure::because("nothing was started", error);
+        let rejected =
+            |error: &(dyn Error + 'static)| Failure::because("nothing was started", error);
         let token = self.token_file.as_deref().map(Token::read).transpose();
         let token = token.map_err(|error| rejected(&error))?;
         let files = self.tls_cert.as_ref().zip(self.tls_key.as_ref());

@@ -53,9 +53,9 @@ pub use device::DeviceName;
 pub use dtype::Dtype;
 pub use error::BlockError;
 pub use frame::{Frame, FrameMut, Header, NotOnHost, ON_HOST};
-pub use gauge::Gauge;
 pub use fxgraph_derive::{Kind, Parameters};
 pub use fxgraph_time::{self as time, Time};
+pub use gauge::Gauge;
 pub use kind::{
     AnyConfigured, AnyParameters, At, CPU, Checked, Configured, Env, FrameSizes, Implementation,
     ImplementationInfo, Implementations, Kind, KindEntry, KindSpec, LiveKind, Parameters,

@@ -2,9 +2,9 @@
 
 use super::timing::Latencies;
 use fxgraph_core::counter::Named;
-use fxgraph_core::gauge::NamedGauge;
 use fxgraph_core::device_jobs::JobTimes;
 use fxgraph_core::edge::WhenFull;
+use fxgraph_core::gauge::NamedGauge;
 use fxgraph_core::threads::ThreadTime;
 use std::time::Duration;
 

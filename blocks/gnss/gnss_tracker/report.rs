@@ -26,7 +26,8 @@ struct Satellite {
 impl Report {
     pub fn new(labels: Vec<String>, frame_seconds: f64, env: &Env) -> Self {
         let satellite = |label: String| {
-            let gauge = |name, help| env.counters.measurement_of(name, help, "satellite", label.clone());
+            let gauge =
+                |name, help| env.counters.measurement_of(name, help, "satellite", label.clone());
             Satellite {
                 gauges: [
                     gauge(

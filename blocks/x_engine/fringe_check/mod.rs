@@ -149,10 +149,12 @@ impl KindSpec for FringeCheck {
                         .note(At::InputAxis(0, "baseline"), "baselines are set here"),
                 );
             } else if found.as_ref().is_some_and(|numbers| numbers.len() < 2) {
-                let message = "the input must have a baseline between two antennas, got one antenna";
+                let message =
+                    "the input must have a baseline between two antennas, got one antenna";
                 rejections.push(
-                    Rejection::new(codes::INPUT_AXIS, At::InputAxis(0, "baseline"), message)
-                        .help("connect the correlator of two antennas or more, or omit `fringe_check`"),
+                    Rejection::new(codes::INPUT_AXIS, At::InputAxis(0, "baseline"), message).help(
+                        "connect the correlator of two antennas or more, or omit `fringe_check`",
+                    ),
                 );
             }
         }
