@@ -18,7 +18,7 @@ impl Gaps {
 
     /// Number of whole units of `unit` ADC samples that are missing in a gap of `samples` ADC samples; 0 after a jump of
     /// the time.
-    pub fn missing(&self, samples: u64, unit: u64) -> u64 {
+    pub fn missing(self, samples: u64, unit: u64) -> u64 {
         if samples > self.longest { 0 } else { samples / unit.max(1) }
     }
 }

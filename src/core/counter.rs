@@ -42,12 +42,14 @@ pub struct Named {
     pub counter: Counter,
 }
 
+/// A gauge; a measurement has a lifetime.
+type Watched = (NamedGauge, Option<Lifetime>);
+
 /// The counters and gauges of one block.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     named: Arc<Mutex<Vec<Named>>>,
-    /// The gauges, each measurement with its lifetime.
-    gauges: Arc<Mutex<Vec<(NamedGauge, Option<Lifetime>)>>>,
+    gauges: Arc<Mutex<Vec<Watched>>>,
     device_nanoseconds: Counter,
     device_jobs: DeviceJobs,
     real_time: RealTime,

@@ -73,14 +73,15 @@ pub(crate) struct Lifetime {
     seen: u64,
     /// Longest recent interval between two measurements.
     interval: Duration,
-    lifetime: Duration,
+    /// Time for which the newest measurement is shown.
+    shown: Duration,
     patience: Patience,
 }
 
 impl Default for Lifetime {
     fn default() -> Self {
         let patience = Patience::new(SHORTEST);
-        Self { seen: 0, interval: Duration::ZERO, lifetime: SHORTEST, patience }
+        Self { seen: 0, interval: Duration::ZERO, shown: SHORTEST, patience }
     }
 }
 
@@ -98,10 +99,10 @@ impl Lifetime {
         // An interval beyond the lifetime is an interruption, or the measurements have become rare: the lifetime grows step by
         // step, and shrinks again as fast.
         let interval = if self.seen == 0 { Duration::ZERO } else { self.patience.waited() };
-        self.interval = interval.min(self.lifetime).max(self.interval / 2);
-        self.lifetime = self.interval.max(frame).saturating_mul(INTERVALS).max(SHORTEST);
+        self.interval = interval.min(self.shown).max(self.interval / 2);
+        self.shown = self.interval.max(frame).saturating_mul(INTERVALS).max(SHORTEST);
         self.seen = count;
-        self.patience = Patience::new(self.lifetime);
+        self.patience = Patience::new(self.shown);
         let _begins = self.patience.left(now);
     }
 }

@@ -310,9 +310,12 @@ mod tests {
         assert_eq!(origin.zero(), Some(1995.0), "timestamp 0 has another time now");
     }
 
+    /// A time of a stream, in seconds, by the time on the clock of the host.
+    type Course = fn(f64) -> f64;
+
     /// Largest and last lag, in seconds, in `seconds` of a stream that begins at 1000 s. Each second the source pushes at
     /// the time `pushed` the samples up to the time `sampled`, and the block has consumed those up to `consumed`.
-    fn lags(seconds: u32, [pushed, sampled, consumed]: [fn(f64) -> f64; 3]) -> [f64; 2] {
+    fn lags(seconds: u32, [pushed, sampled, consumed]: [Course; 3]) -> [f64; 2] {
         let (origin, rate) = (Origin::new(), 1e6);
         let lag = |second: u32| {
             let second = f64::from(second);
@@ -327,8 +330,8 @@ mod tests {
     fn drift_of_the_digitiser_is_no_lag() {
         const MONTH: u32 = 30 * 86_400;
         // Every 7th push waits for the scheduler, and the block has a latency of 50 ms.
-        let jitter: fn(f64) -> f64 = |second| second + if second % 7.0 == 0.0 { 0.02 } else { 0.0 };
-        let drifts: [[fn(f64) -> f64; 2]; 4] = [
+        let jitter: Course = |second| second + if second % 7.0 == 0.0 { 0.02 } else { 0.0 };
+        let drifts: [[Course; 2]; 4] = [
             [|second| second * (1.0 - 1e-5), |second| second * (1.0 - 1e-5) - 0.05],
             [|second| second * (1.0 + 1e-5), |second| second * (1.0 + 1e-5) - 0.05],
             [|second| second * (1.0 - 9.9e-5), |second| second * (1.0 - 9.9e-5) - 0.05],
@@ -342,9 +345,9 @@ mod tests {
 
     #[test]
     fn slow_block_lags_whether_or_not_it_delays_its_source() {
-        let on_time: fn(f64) -> f64 = |second| second;
-        let slow: fn(f64) -> f64 = |second| second * 0.99;
-        let slower_by_a_thousandth: fn(f64) -> f64 = |second| second * 0.999;
+        let on_time: Course = |second| second;
+        let slow: Course = |second| second * 0.99;
+        let slower_by_a_thousandth: Course = |second| second * 0.999;
         for (seconds, consumed) in [(210, slow), (2_300, slower_by_a_thousandth)] {
             for sampled in [on_time, consumed] {
                 let [_, lag] = lags(seconds, [on_time, sampled, consumed]);
@@ -352,14 +355,14 @@ mod tests {
             }
         }
         // A delay of 5 s, as of a pause after which all data follow, shows for hours.
-        let behind: fn(f64) -> f64 = |second| second.min(60.0).max(second - 5.0);
+        let behind: Course = |second| second.min(60.0).max(second - 5.0);
         let [largest, last] = lags(4 * 3600, [on_time, behind, behind]);
         assert!(largest > 4.9 && (3.5..3.6).contains(&last), "{largest} {last}");
     }
 
     #[test]
     fn pause_over_which_timestamps_continue_is_no_lag() {
-        let after: fn(f64) -> f64 = |second| if second < 60.0 { second } else { second + 600.0 };
+        let after: Course = |second| if second < 60.0 { second } else { second + 600.0 };
         assert!(lags(300, [after, after, after])[0] < 1e-3);
     }
 

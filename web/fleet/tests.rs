@@ -134,7 +134,7 @@ fn part_without_an_answer_keeps_what_was_known_and_is_a_trouble_after_three_look
         run(async {
             // The answer to this request is kept, too.
             let until_kept = async { while part.get::<Value>("/api/v1/blocks").await.is_err() {} };
-            tokio::time::timeout(Duration::from_secs(60), until_kept).await.unwrap();
+            tokio::time::timeout(Duration::from_mins(1), until_kept).await.unwrap();
             look_until_it_answers(&part, &log).await;
             server.set(silence);
             for look in 1..=MISSED {

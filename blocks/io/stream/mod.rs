@@ -276,7 +276,7 @@ mod tests {
             );
         }
         // Senders of earlier versions state none.
-        assert_eq!(read_uncertainty(&base(0.0), None), f64::INFINITY);
-        assert_eq!(read_uncertainty(&TimeBase::default(), None), 0.0);
+        assert!(read_uncertainty(&base(0.0), None).is_infinite());
+        assert!(read_uncertainty(&TimeBase::default(), None).abs() < 1e-12);
     }
 }

@@ -285,6 +285,7 @@ impl FrameReader {
 
     /// Counts the frames that did not fit into the tee as dropped by this edge, for a block that has read the tee and
     /// continues without them here; returns their number.
+    #[must_use]
     pub fn count_tee_dropped(&self) -> u64 {
         let dropped = self.tee_dropped();
         self.edge.dropped.fetch_add(dropped, Ordering::Relaxed);

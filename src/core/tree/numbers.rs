@@ -46,12 +46,14 @@ impl Numbers {
     }
 
     /// The numbers as integers and floats.
+    #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Value> {
         let numbers = self.0.values.iter().zip(&self.0.are_ints);
-        numbers.map(|(number, is_int)| match is_int {
-            true => Value::Int(*number as i128),
-            false => Value::Float(*number),
-        })
+        numbers.map(
+            |(number, is_int)| {
+                if *is_int { Value::Int(*number as i128) } else { Value::Float(*number) }
+            },
+        )
     }
 }
 
@@ -84,9 +86,10 @@ impl ListBuilder {
     /// The list.
     #[must_use]
     pub fn finish(self) -> Value {
-        match self.numbers.values.is_empty() {
-            true => Value::List(self.nodes),
-            false => Value::Numbers(Numbers(Arc::new(self.numbers))),
+        if self.numbers.values.is_empty() {
+            Value::List(self.nodes)
+        } else {
+            Value::Numbers(Numbers(Arc::new(self.numbers)))
         }
     }
 }

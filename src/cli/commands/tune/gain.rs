@@ -133,13 +133,13 @@ mod tests {
     fn gain_below_one_percent_keeps_the_default_without_scatter() {
         let of = |times: [f64; 2]| contest(2, |way| Ok(times[way])).unwrap();
         assert_eq!((of([1.0, 0.995]).chosen(), of([1.0, 0.98]).chosen()), (0, 1));
-        assert_eq!(of([1.0, 0.995]).gain(), 1.0);
+        assert!((of([1.0, 0.995]).gain() - 1.0).abs() < 1e-12);
     }
 
     #[test]
     fn single_configuration_is_the_default() {
         let only = contest(1, |_| Ok(2.0)).unwrap();
-        assert_eq!((only.chosen(), only.ratio, only.default_seconds), (0, 1.0, 2.0));
+        assert_eq!((only.chosen(), [only.ratio, only.default_seconds]), (0, [1.0, 2.0]));
         assert!(contest(2, |_| Err("no GPU".to_owned())).is_err());
     }
 }
