@@ -122,10 +122,12 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 19] {
     let silent = format!("{}{{{}}}", metrics::PART_SILENT, queries.of);
     let failed = format!("{} == 1", select(metrics::STATE, ",state=\"failed\""));
     let known = format!("last_over_time({info}[1d])");
-    let delay = queries.of_kinds("pace_delay_seconds");
-    let level = queries.output_rms();
-    let clock = queries.of_kinds("clock_difference_seconds");
-    let expired = queries.of_kinds("delay_models_expired");
+    // Measurements of a stream are unknown while it pauses: an alert looks at the last one of a minute.
+    let last = |query: String| format!("last_over_time({query}[1m])");
+    let delay = last(queries.of_kinds("pace_delay_seconds"));
+    let level = last(queries.output_rms());
+    let clock = last(queries.of_kinds("clock_difference_seconds"));
+    let expired = last(queries.of_kinds("delay_models_expired"));
     [
         // Each process seen within a day, and the flowgraph if there was none.
         Alert::new(

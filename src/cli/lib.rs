@@ -139,7 +139,7 @@ fn suggest_command(mut error: clap::Error, words: &[OsString]) -> clap::Error {
         return error;
     };
     let mut command = &command_line();
-    for word in words.iter().skip(1) {
+    for word in words.iter().skip(1).take_while(|other| *other != word.as_str()) {
         command = command.find_subcommand(word).unwrap_or(command);
     }
     let known = command.get_subcommands().map(clap::Command::get_name);
@@ -166,7 +166,8 @@ mod tests {
             let error = super::command_line().try_get_matches_from(&words).err();
             error.map(|error| super::suggest_command(error, &words).to_string()).unwrap_or_default()
         };
-        let mistakes: [(&[&str], &str); 6] = [
+        let mistakes: [(&[&str], &str); 7] = [
+            (&["hlp", "run"], "help"),
             (&["rn"], "run"),
             (&["rnu", "x.yaml"], "run"),
             (&["tst"], "test"),

@@ -146,7 +146,13 @@ impl Counters {
     /// intervals of the earlier ones. Returns the existing one if the block is created again.
     #[must_use]
     pub fn measurement(&self, name: &'static str, help: &'static str) -> Gauge {
-        self.register_gauge(name, help, None, Some(Lifetime::default()))
+        self.measurement_every(1, name, help)
+    }
+
+    /// [`measurement`](Self::measurement) of which one comes in `frames` frames of the block.
+    #[must_use]
+    pub fn measurement_every(&self, frames: u64, name: &'static str, help: &'static str) -> Gauge {
+        self.register_gauge(name, help, None, Some(Lifetime::of_frames(frames)))
     }
 
     /// [`measurement`](Self::measurement) with a label, as [`state_of`](Self::state_of).
@@ -159,7 +165,7 @@ impl Counters {
         value: impl Into<String>,
     ) -> Gauge {
         let label = Some((label, value.into()));
-        self.register_gauge(name, help, label, Some(Lifetime::default()))
+        self.register_gauge(name, help, label, Some(Lifetime::of_frames(1)))
     }
 
     fn register_gauge(

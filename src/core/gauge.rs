@@ -69,6 +69,8 @@ pub struct NamedGauge {
 /// Lifetime of a measurement: [`INTERVALS`] times the interval between measurements, at least [`SHORTEST`].
 #[derive(Debug)]
 pub(crate) struct Lifetime {
+    /// Frames of the block from one measurement to the next.
+    frames: u32,
     /// `count` of the newest value that was seen.
     seen: u64,
     /// Longest recent interval between two measurements.
@@ -78,14 +80,14 @@ pub(crate) struct Lifetime {
     patience: Patience,
 }
 
-impl Default for Lifetime {
-    fn default() -> Self {
-        let patience = Patience::new(SHORTEST);
-        Self { seen: 0, interval: Duration::ZERO, shown: SHORTEST, patience }
-    }
-}
-
 impl Lifetime {
+    /// Lifetime of measurements of which one comes in `frames` frames of the block.
+    pub fn of_frames(frames: u64) -> Self {
+        let patience = Patience::new(SHORTEST);
+        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
+        Self { frames, seen: 0, interval: Duration::ZERO, shown: SHORTEST, patience }
+    }
+
     /// Looks at `gauge` of a block with a frame every `frame`, at least every [`Patience::LOOK`]; the clock shows `now`.
     pub fn look(&mut self, gauge: &Gauge, frame: Duration, now: Instant) {
         let count = gauge.count();
@@ -100,7 +102,11 @@ impl Lifetime {
         // step, and shrinks again as fast.
         let interval = if self.seen == 0 { Duration::ZERO } else { self.patience.waited() };
         self.interval = interval.min(self.shown).max(self.interval / 2);
-        self.shown = self.interval.max(frame).saturating_mul(INTERVALS).max(SHORTEST);
+        self.shown = self
+            .interval
+            .max(frame.saturating_mul(self.frames))
+            .saturating_mul(INTERVALS)
+            .max(SHORTEST);
         self.seen = count;
         self.patience = Patience::new(self.shown);
         let _begins = self.patience.left(now);
@@ -121,7 +127,11 @@ mod tests {
 
     impl Watched {
         fn new(frame: Duration) -> Self {
-            let (gauge, lifetime) = (Gauge::default(), Lifetime::default());
+            Self::every(1, frame)
+        }
+
+        fn every(frames: u64, frame: Duration) -> Self {
+            let (gauge, lifetime) = (Gauge::default(), Lifetime::of_frames(frames));
             Self { gauge, lifetime, frame, now: Instant::now() }
         }
 
@@ -187,6 +197,12 @@ mod tests {
         let mut watched = Watched::new(Duration::from_millis(1));
         watched.measure(3, 60.0);
         assert_eq!(watched.measure(5, 60.0), 5);
+    }
+
+    #[test]
+    fn measurements_of_every_nth_frame_are_held_from_the_first_one_on() {
+        let mut watched = Watched::every(600, Duration::from_secs(1));
+        assert_eq!(watched.measure(3, 600.0), 3);
     }
 
     #[test]

@@ -178,7 +178,7 @@ fn plan(
     let (mut blocks, scopes, hosts) = (expansion.blocks, expansion.scopes, expansion.hosts);
     cross_checks::check_placement(&blocks, hosts.as_ref(), problems);
     cross_checks::named_twice(&blocks, problems);
-    let (mut array_files, mut room) = (Vec::new(), arrays::MAX_ALL_BYTES);
+    let (mut array_files, mut room) = (Vec::new(), Some(arrays::MAX_ALL_BYTES));
     for parameters in blocks.iter_mut().filter_map(|block| block.parameters.as_mut()) {
         array_files.extend(arrays::load(parameters, &mut room, access, problems));
     }

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Samples of a scrape by name and labels, with the types of their families; checks HELP on the way.
 fn scrape(program: &Program) -> (HashMap<String, f64>, HashMap<String, String>) {
@@ -419,12 +419,15 @@ fn measurements_are_unknown_after_the_end_of_their_data_and_states_stay() {
         found.map(|(_, value)| *value)
     };
     let level = "digitiser_level_dbfs";
-    while value(level, "ended").is_none() || value(level, "flows").is_none() {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    while value(level, "ended").is_some() {
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    let wait = |text: &str, is_so: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_mins(2), "{text}: {:?}", scrape(&program));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    wait("levels", &|| value(level, "ended").is_some() && value(level, "flows").is_some());
+    wait("the end of a level", &|| value(level, "ended").is_none());
     assert!(value("digitiser_clipped_samples", "ended").is_some());
     assert!(value("filter_group_delay_seconds", "ended").is_some());
     assert!(value(level, "flows").is_some_and(|level| (level + 17.0).abs() < 1.0));

@@ -49,7 +49,8 @@ impl Acquisition {
                 "satellites_removed",
                 "satellites removed from the samples of a frame before the search for weaker ones",
             ),
-            excised: env.counters.measurement(
+            excised: env.counters.measurement_every(
+                parameters.every_frames,
                 "excised_band_ratio",
                 "part of the band removed because of narrow lines; look for interference if it is large",
             ),

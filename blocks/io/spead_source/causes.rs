@@ -80,8 +80,8 @@ impl Causes {
             ),
             sync_time_uncertainty: counters.state(
                 "sync_time_uncertainty_seconds",
-                "largest error of sync_time_seconds, with delays of up to 0.25 s: 0 of a sync time that was given; set \
-                 `sync_time_seconds` if times must be better",
+                "largest error of sync_time_seconds, with delays of up to 0.25 s, since the last restart of the sender: 0 \
+                 if the sync time that was given holds; set `sync_time_seconds` if times must be better",
             ),
             clock_difference: counters.measurement(
                 "clock_difference_seconds",

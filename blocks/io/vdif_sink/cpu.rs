@@ -31,6 +31,8 @@ pub struct Vdif {
     level: Level,
     /// Samples of the input frame at work, scaled.
     values: Vec<f32>,
+    /// Timestamp of the frame that `values` has, before its level was applied.
+    has_read: Option<u64>,
     /// One frame of each thread, at work.
     set: Vec<u8>,
     /// Threads whose frame at work lacks samples.
@@ -63,6 +65,7 @@ impl Vdif {
         Self {
             level: Level::new(&parameters, &layout, env),
             values: vec![0.0; layout.rows.values()],
+            has_read: None,
             set: vec![0; layout.set_bytes()],
             invalid: vec![false; layout.threads],
             out: Vec::new(),
@@ -206,6 +209,7 @@ impl Format for Vdif {
         }
         let by_row = self.layout.threads > 1;
         self.layout.rows.read(frame.as_slice()?, by_row, &mut self.values);
+        self.has_read = Some(frame.header().timestamp);
         let validity = &frame.header().validity;
         Ok(self.level.looks_further(&self.layout, by_row, validity, &self.values))
     }
@@ -254,7 +258,10 @@ impl Format for Vdif {
         let by_row = self.layout.threads > 1;
         let payload = frame.as_slice()?;
         let mut values = std::mem::take(&mut self.values);
-        self.layout.rows.read(payload, by_row, &mut values);
+        // While a polarisation has no signal, each frame is read for its level.
+        if self.has_read.take() != Some(frame.header().timestamp) {
+            self.layout.rows.read(payload, by_row, &mut values);
+        }
         self.level.apply(&self.layout, by_row, validity, &mut values);
         for part in 0..self.layout.rows.parts() {
             let range = self.layout.rows.part(part);

@@ -268,7 +268,8 @@ impl Level {
         let target = f64::from(self.target.unwrap_or(1.0));
         let power = std::mem::take(squares) / std::mem::take(numbers) as f64;
         let samples = std::mem::take(frames) * frame_samples as u64;
-        let db = 10.0 * (power / (target * target)).log10();
+        // Zeros, too, are a level that a rule can compare.
+        let db = (10.0 * (power / (target * target)).log10()).max(-120.0);
         gauge.set(db);
         if db.abs() > OFF_DB {
             self.samples_off.add(samples);
@@ -277,14 +278,16 @@ impl Level {
         *is_off = if was_off { db.abs() > RIGHT_DB } else { db.abs() > OFF_DB };
         if *is_off && !was_off {
             let side = if db > 0.0 { "above" } else { "below" };
-            self.events.add(
-                EventKind::Warning,
-                format!(
-                    "level off: pol{row} is {:.1} dB {side} the level for which the quantiser is set, which stays in a \
-                     file: set `rms`, or `tracking_seconds`, and begin another file",
-                    db.abs()
-                ),
+            let action = if self.weight > 0.0 {
+                "which follows it slowly: look for a change of the input, or set a shorter `tracking_seconds`"
+            } else {
+                "which stays in a file: set `rms`, or `tracking_seconds`, and begin another file"
+            };
+            let text = format!(
+                "level off: pol{row} is {:.1} dB {side} the level for which the quantiser is set, {action}",
+                db.abs()
             );
+            self.events.add(EventKind::Warning, text);
         }
     }
 

@@ -8,6 +8,7 @@ mod pattern;
 
 use crate::common::axes;
 use fxgraph::DeviceName;
+use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::frame::Header;
 use fxgraph::time::SECOND_PICOSECONDS;
@@ -20,6 +21,8 @@ use serde::{Deserialize, Serialize};
 
 /// Bits of the timestamps of a turn: each restart begins a later turn.
 const TURN_BITS: u32 = 48;
+/// Last turn with a whole turn of timestamps that blocks count.
+const MAX_TURN: u64 = (MAX_TIMESTAMP >> TURN_BITS) - 1;
 /// Time from the last sample before a restart to the sync time after it.
 const RESTART_PICOSECONDS: i128 = 60 * SECOND_PICOSECONDS as i128;
 
@@ -196,7 +199,9 @@ impl Times {
 
     /// Writes the timestamp and the time base of frame number `frame`.
     fn write(&self, header: &mut Header, frame: u64) {
-        let (turn, frame) = (frame / self.restart_every, frame % self.restart_every);
+        // The last turn that blocks can count goes on without an end.
+        let turn = (frame / self.restart_every).min(MAX_TURN);
+        let frame = frame - turn * self.restart_every;
         let from = turn << TURN_BITS;
         header.timestamp =
             from.wrapping_add(self.first).wrapping_add(frame.wrapping_mul(self.step));
@@ -420,6 +425,9 @@ mod tests {
             ((2 << 48) + 7, base(2, 1124)),
         ];
         assert_eq!(headers.collect::<Vec<_>>(), expected);
+        let mut last = Header::default();
+        times.write(&mut last, 1 << 40);
+        assert!(last.timestamp > last.base.from && last.timestamp < 1 << 62, "{last:?}");
         for restart_every in [0, 1 << 41, u64::MAX] {
             let impossible = NullSource { restart_every: Some(restart_every), ..source.clone() };
             let why = &impossible.outputs(&[]).unwrap_err()[0].message;

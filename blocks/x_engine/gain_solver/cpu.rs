@@ -99,7 +99,8 @@ impl Solver {
                 "corrections_limited",
                 "corrections limited by `max_amplitude_step` or `max_amplitude_change`; look at the antenna",
             ),
-            silent_antennas: counters.measurement(
+            silent_antennas: counters.measurement_every(
+                parameters.dumps as u64,
                 "silent_antennas",
                 "antennas without a signal in at least one polarisation",
             ),

@@ -175,7 +175,7 @@ impl Plan {
         let given = match &entry.parameters {
             Some((_, node)) => {
                 let mut given = values.node(node)?;
-                let mut room = arrays::MAX_ALL_BYTES;
+                let mut room = Some(arrays::MAX_ALL_BYTES);
                 arrays::load(&mut given, &mut room, &self.access, values.problems);
                 Some(given)
             }

@@ -89,7 +89,7 @@ impl Plan {
         };
         let mut plan = self.clone();
         let mut blocks = Vec::new();
-        let mut room = arrays::MAX_ALL_BYTES;
+        let mut room = Some(arrays::MAX_ALL_BYTES);
         let mut pending: usize = self.blocks.iter().map(|block| block.pending.bytes()).sum();
         for (key, node) in entries {
             let found = self

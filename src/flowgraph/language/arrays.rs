@@ -38,10 +38,11 @@ pub(crate) fn of_content(file: &[u8]) -> serde_json::Value {
 }
 
 /// Puts the contents of arrays in place of the names of their files, in the `parameters` of a block. Returns the names.
-/// The files must have at most `room` bytes together, and take them from it; nothing is read without room.
+/// The files must have at most `room` bytes together, and take them from it; `None`, after the report of a file that does
+/// not fit, reads none.
 pub(crate) fn load(
     parameters: &mut Node,
-    room: &mut usize,
+    room: &mut Option<usize>,
     access: &FileAccess,
     problems: &mut Vec<Diagnostic>,
 ) -> Vec<String> {
@@ -53,12 +54,10 @@ pub(crate) fn load(
             problems.push(wrong(path.span, "the path of a NumPy file is text"));
             continue;
         };
-        if *room == 0 {
-            break;
-        }
+        let Some(left) = *room else { break };
         match content(text, access) {
-            Ok(bytes) if bytes.len() > *room => {
-                *room = 0;
+            Ok(bytes) if bytes.len() > left => {
+                *room = None;
                 let message = format!(
                     "the files of arrays must have at most {MAX_ALL_BYTES} bytes together, `{text}` exceeds them"
                 );
@@ -69,7 +68,7 @@ pub(crate) fn load(
                 ));
             }
             Ok(bytes) => {
-                *room -= bytes.len();
+                *room = Some(left - bytes.len());
                 names.push(text.to_owned());
                 let content = Value::Text(BASE64_STANDARD.encode(bytes));
                 let key = Key { text: CONTENT.to_owned(), span: path.span };
@@ -303,23 +302,23 @@ mod tests {
         let bytes = file("<f4", &[1], &2.0_f32.to_le_bytes());
         std::fs::write(&path, &bytes).unwrap();
         let mut node = given(json!({ FILE: path.display().to_string() }));
-        let (mut problems, mut room) = (Vec::new(), bytes.len() + 10);
+        let (mut problems, mut room) = (Vec::new(), Some(bytes.len()));
         let names = load(&mut node, &mut room, &access::ANY, &mut problems);
         assert_eq!((names, problems.len()), (vec![path.display().to_string()], 0));
         let content = &node.value.to_json()["gains"][CONTENT];
-        assert_eq!((content, room), (&json!(BASE64_STANDARD.encode(bytes)), 10));
+        assert_eq!((content, room), (&json!(BASE64_STANDARD.encode(bytes)), Some(0)));
         for (value, why) in [(json!("none.npy"), "cannot read `none.npy`"), (json!(1), "is text")] {
             let mut node = given(json!({ FILE: value }));
             load(&mut node, &mut room, &access::ANY, &mut problems);
             assert!(problems.pop().unwrap().message.contains(why));
         }
         let mut named = given(json!({ FILE: path.display().to_string() }));
-        for (code, left) in [(codes::LIMIT, 0), (codes::LIMIT, 0)] {
+        for _ in 0..2 {
             assert!(load(&mut named, &mut room, &access::ANY, &mut problems).is_empty());
             // Only the first file that exceeds the limit is read and reported.
-            assert_eq!((problems.len(), problems[0].code, room), (1, code, left));
+            assert_eq!((problems.len(), problems[0].code, room), (1, codes::LIMIT, None));
         }
-        (problems, room) = (Vec::new(), MAX_ALL_BYTES);
+        (problems, room) = (Vec::new(), Some(MAX_ALL_BYTES));
         std::fs::write(&path, "no array at all").unwrap();
         load(
             &mut given(json!({ FILE: path.display().to_string() })),

@@ -65,9 +65,15 @@ pub fn contest(
     let other = other.1;
     let pairs = if other == 0 { 1 } else { PAIRS };
     let [mut defaults, mut others, mut ratios] = [(); 3].map(|()| Vec::with_capacity(pairs));
-    for _ in 0..pairs {
-        let default = seconds(0)?;
-        let measured = if other == 0 { default } else { seconds(other)? };
+    for pair in 0..pairs {
+        // Each is first in turn, so that a clock that rises or falls within a pair favours none.
+        let first = if pair % 2 == 0 { 0 } else { other };
+        let [one, two] = [seconds(first)?, if other == 0 { 0.0 } else { seconds(other - first)? }];
+        let (default, measured) = match other {
+            0 => (one, one),
+            _ if first == 0 => (one, two),
+            _ => (two, one),
+        };
         defaults.push(default);
         others.push(measured);
         ratios.push(default / measured);
@@ -134,6 +140,16 @@ mod tests {
         let of = |times: [f64; 2]| contest(2, |way| Ok(times[way])).unwrap();
         assert_eq!((of([1.0, 0.995]).chosen(), of([1.0, 0.98]).chosen()), (0, 1));
         assert!((of([1.0, 0.995]).gain() - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn clock_that_falls_all_the_time_favours_no_configuration() {
+        let mut measurements = 0.0;
+        let contest = contest(2, |_| {
+            measurements += 1.0;
+            Ok(1.0 + 0.02 * measurements)
+        });
+        assert_eq!(contest.unwrap().chosen(), 0);
     }
 
     #[test]
