@@ -167,7 +167,7 @@ mod tests {
             error.map(|error| super::suggest_command(error, &words).to_string()).unwrap_or_default()
         };
         let mistakes: [(&[&str], &str); 7] = [
-            (&["hlp", "run"], "help"),
+            (&["rn", "test"], "run"),
             (&["rn"], "run"),
             (&["rnu", "x.yaml"], "run"),
             (&["tst"], "test"),
