@@ -31,6 +31,62 @@
 //! frames in memory. `fxgraph-runtime`: [`runtime`], execution on FutureSDR; [`control`], monitoring and control of a
 //! running flowgraph.
 
+//!
+//! # A kind of block
+//!
+//! A kind is a struct of parameters, the types of its ports, and its implementations. [`Map`] and [`Block`] are the two
+//! ways to write an implementation; [`edge::Harness`] drives it in a test.
+//!
+//! ```
+//! use fxgraph::diagnostic::codes;
+//! use fxgraph::{
+//!     At, BlockError, Checked, Dtype, Frame, FrameMut, Implementation, Implementations, Kind, KindEntry,
+//!     KindSpec, Map, Mapped, PortType, Registry, Rejection,
+//! };
+//!
+//! /// Multiplies samples by a constant: `f32` in, `f32` of the same axes out.
+//! #[derive(Clone, Debug, Kind)]
+//! #[kind(name = "my_gain", page = "../README.md", inputs("input"), outputs("output"))]
+//! pub struct MyGain {
+//!     /// Factor of every sample.
+//!     #[param(default = 1.0, range = -1e6..=1e6)]
+//!     pub gain: f32,
+//! }
+//!
+//! struct Gain(f32);
+//!
+//! impl Map for Gain {
+//!     fn map(&mut self, input: &Frame, output: &mut FrameMut) -> Result<(), BlockError> {
+//!         let samples = output.as_mut_slice::<f32>()?.iter_mut().zip(input.as_slice::<f32>()?);
+//!         samples.for_each(|(to, from)| *to = self.0 * from);
+//!         Ok(())
+//!     }
+//! }
+//!
+//! impl KindSpec for MyGain {
+//!     type Shape = ();
+//!     const IMPLEMENTATIONS: Implementations<Self> =
+//!         &[Implementation::cpu(|block, _| Ok(Box::new(Mapped(Gain(block.parameters.gain)))))];
+//!
+//!     // Called when a flowgraph is checked: the error shows the line of the input.
+//!     fn ports(&self, inputs: &[PortType]) -> Checked<()> {
+//!         if inputs[0].dtype != Dtype::F32 {
+//!             let message = format!("`my_gain` needs `f32` samples, got `{}`", inputs[0].dtype);
+//!             return Err(vec![Rejection::new(codes::INPUT_DTYPE, At::Input(0), message)]);
+//!         }
+//!         Ok(((), inputs.to_vec()))
+//!     }
+//! }
+//!
+//! let kinds = Registry::new(vec![KindEntry::of::<MyGain>()]);
+//! let text = "flowgraph: f\nblocks:\n  a: {kind: my_gain, input: b, parameters: {gain: 1e9}}";
+//! let problems = fxgraph::flowgraph::load_text("f.yaml", text, &[], &kinds).result.err().unwrap();
+//! assert!(problems.iter().any(|problem| problem.message.contains("`gain`")));
+//! ```
+//!
+//! `fxgraph generate block NAME` writes such a kind with its page and a test, `fxgraph generate crate NAME` a program
+//! of your own with it.
+
 pub use fxgraph_core::{
     access, block, changes, counter, device, device_jobs, diagnostic, difference, dtype, edge,
     elements, error, event, examples, files, flowgraph_texts, frame, gauge, gpu, host_clock, kind,

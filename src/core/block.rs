@@ -30,15 +30,71 @@ pub enum Next {
 /// without inputs ends when [`Io::stopping`] is set. A block that awaits futures implements [`AsyncBlock`].
 ///
 /// In steady state `work` allocates nothing except the `Arc` of each pushed frame.
+///
+/// # Examples
+///
+/// The sum of two streams, `f32` `[sample]` each, whose frames have equal timestamps:
+///
+/// ```
+/// use fxgraph_core::{Block, BlockError, Io, Next};
+///
+/// struct Sum;
+///
+/// impl Block for Sum {
+///     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+///         if io.inputs.iter_mut().any(|input| input.peek().is_none()) {
+///             let is_over = io.inputs.iter().any(|input| input.ended());
+///             return Ok(if is_over { Next::Finished } else { Next::Wait });
+///         }
+///         // Room first: a frame that is taken from an input must have somewhere to go.
+///         let Some(mut sum) = io.outputs[0].take() else { return Ok(Next::Wait) };
+///         let [Some(a), Some(b)] = [0, 1].map(|input| io.inputs[input].pop()) else {
+///             return Ok(Next::Wait);
+///         };
+///         let (header, samples) = sum.parts_mut::<f32>()?;
+///         header.continue_from(a.header());
+///         let counts = a.header().validity.iter().zip(&b.header().validity);
+///         header.validity.iter_mut().zip(counts).for_each(|(to, (a, b))| *to = *a.min(b));
+///         let pairs = a.as_slice::<f32>()?.iter().zip(b.as_slice::<f32>()?);
+///         samples.iter_mut().zip(pairs).for_each(|(to, (a, b))| *to = a + b);
+///         io.outputs[0].push(sum);
+///         Ok(Next::Again)
+///     }
+/// }
+/// # use fxgraph_core::{edge::Harness, Axis, Clock, Dtype, PortType, Ports, ValidityType};
+/// # let validity = ValidityType::flags(vec![]);
+/// # let axes = vec![Axis::new("sample", 2)];
+/// # let port = PortType { dtype: Dtype::F32, axes, clock: Clock::new(1.0, 2), band: None, validity };
+/// # let ports = Ports { inputs: vec![port.clone(), port.clone()], outputs: vec![port] };
+/// # let mut harness = Harness::new(Box::new(Sum), &ports, 2)?;
+/// # for (input, count) in [(0, 1), (1, 0)] {
+/// #     harness.send(input, |frame| {
+/// #         frame.fill_validity(count);
+/// #         frame.as_mut_slice().unwrap().copy_from_slice(&[1.0_f32, 2.0]);
+/// #     });
+/// # }
+/// # Harness::block_on(harness.run())?;
+/// # let sum = harness.receive(0).unwrap();
+/// # assert_eq!((sum.as_slice::<f32>()?, sum.header().validity[0]), (&[2.0, 4.0][..], 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Block: Send {
     /// Opens sockets, files and devices. It is called on the thread that will call `work`, after every block
     /// of the flowgraph is built and before any `work`. A block without inputs starts after all
     /// blocks with inputs have started.
+    ///
+    /// # Errors
+    ///
+    /// The flowgraph does not start, and the error says why: an address in use, a file that cannot be read.
     fn start(&mut self) -> Result<(), BlockError> {
         Ok(())
     }
 
     /// Moves frames.
+    ///
+    /// # Errors
+    ///
+    /// A fault of the block; `on_fault` of the flowgraph says what happens then. The frames that it held are dropped.
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError>;
 
     /// Schedules new values of live parameters. Called between two calls of `work`; the values apply from the change's

@@ -66,6 +66,18 @@ impl PartialEq for Axis {
 ///
 /// An ADC sample is one sample of the source, real or complex: one tick of the clock. Samples that were decimated take
 /// several, as many as [`PortType::samples_per`] says.
+///
+/// # Examples
+///
+/// ```
+/// use fxgraph_core::{Clock, Time};
+///
+/// let clock = Clock { sync_time: Time::unix(1_700_000_000), ..Clock::new(1e6, 4096) };
+/// assert_eq!(clock.time(500_000).unwrap().to_unix(), (1_700_000_000, 500_000_000_000));
+/// // The signal behind a filter of 4 taps of 2048 samples is that of 3072 samples later.
+/// let behind = clock.behind_filter(4.0 * 2048.0, 2048.0);
+/// assert_eq!(behind.filter_delay_samples, 3072.0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clock {
     /// Samples per second of the ADC.
@@ -308,6 +320,30 @@ impl ValidityType {
 }
 
 /// Type of the frames of a port.
+///
+/// # Examples
+///
+/// Spectra of MeerKAT's L band, `cf32` `[pol][spectrum][channel]`: each of the 16 spectra of a frame has 1024 channels of
+/// 836 kHz, is made of 2048 ADC samples, and can be missing alone.
+///
+/// ```
+/// use fxgraph_core::{Axis, Clock, Dtype, PortType, Sideband, ValidityType, port::Band};
+///
+/// let port = PortType {
+///     dtype: Dtype::Cf32,
+///     axes: vec![Axis::new("pol", 2), Axis::new("spectrum", 16), Axis::new("channel", 1024)],
+///     clock: Clock::new(1.712e9, 16 * 2048),
+///     band: Some(Band { channels: 1024, ..Band::of_nyquist_zone(2, 1.712e9) }),
+///     validity: ValidityType::flags(vec![Axis::new("pol", 2), Axis::new("spectrum", 16)]),
+/// };
+/// assert_eq!(port.elements(), 2 * 16 * 1024);
+/// assert_eq!(port.frame_bytes(), 8 * port.elements());
+/// assert_eq!(port.validity.units(), 32);
+/// assert_eq!(port.samples_per("spectrum"), Some(2048));
+/// // The second Nyquist zone is inverted: the frequency falls with the channel.
+/// let band = port.band.unwrap();
+/// assert_eq!((band.sideband, band.channel_hz(0), band.step_hz()), (Sideband::Lower, 1.712e9, -836e3 + 62.5));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortType {
     /// Element type.

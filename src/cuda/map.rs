@@ -7,11 +7,67 @@ use std::sync::Arc;
 
 /// Work of a GPU block with one output frame per input frame, as [`fxgraph_core::Map`] on the CPU. [`GpuMapped`] is the
 /// block.
+///
+/// # Shapes
+///
+/// [`GpuJob::from`] and [`GpuJob::to`] are device addresses of payloads, row-major in the axes of the ports.
+///
+/// # Examples
+///
+/// Squares of `f32` numbers, with a kernel that is compiled when the block is built:
+///
+/// ```no_run
+/// use fxgraph_core::gpu::{Needs, ProgramSource, Source};
+/// use fxgraph_core::{Block, BlockError, Env};
+/// use fxgraph_cuda::{GpuJob, GpuMap, GpuMapped, Grid, Kernel, Program};
+///
+/// static SQUARE: ProgramSource = ProgramSource {
+///     source: Source::embedded(
+///         "square.cu",
+///         r#"extern "C" __global__ void square(const float *from, float *to, unsigned long long count) {
+///             unsigned long long n = blockIdx.x * 256ull + threadIdx.x;
+///             if (n < count) to[n] = from[n] * from[n];
+///         }"#,
+///     ),
+///     headers: &[],
+///     needs: Needs::Ampere,
+///     cases: &[""],
+/// };
+///
+/// struct Square {
+///     kernel: Kernel,
+///     count: usize,
+/// }
+///
+/// impl GpuMap for Square {
+///     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
+///         job.pipeline.work()?;
+///         let grid = Grid::new([self.count.div_ceil(256), 1, 1], 256);
+///         let arguments = [job.from.into(), job.to.into(), (self.count as u64).into()];
+///         // SAFETY: the arguments match the kernel, and both frames, which the job owns, have `count` numbers.
+///         unsafe { self.kernel.launch(job.pipeline.stream(), grid, &arguments) }?;
+///         Ok(())
+///     }
+/// }
+///
+/// /// The block for frames of `count` numbers, as `Implementation::cuda` wants it.
+/// fn build(env: &Env, count: usize) -> Result<Box<dyn Block>, BlockError> {
+///     GpuMapped::build(env, |pipeline| {
+///         let kernel = Program::compile(&SQUARE, pipeline.device(), vec![])?.kernel("square", 0)?;
+///         Ok(Square { kernel, count })
+///     })
+/// }
+/// # let _ = build;
+/// ```
 pub trait GpuMap: Send {
     /// Queues the work on one frame: copies of tables, kernels, copies of results.
     ///
     /// The output's header already has the timestamp, configuration number and annotations of the input, and the
     /// [validity](Self::validity).
+    ///
+    /// # Errors
+    ///
+    /// If the driver rejects a call; it ends the block.
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError>;
 
     /// Writes the validity of the output, a count per validity unit, given that of the input. By default both are the

@@ -10,7 +10,8 @@ use crate::port::PortType;
 use crate::time_base::BasesTaken;
 use std::sync::Arc;
 
-/// Drives one block without a runtime, for tests, conformance and benchmarks of blocks.
+/// Drives one block without a runtime, for tests, conformance and benchmarks of blocks: [`send`](Self::send) input
+/// frames, [`run`](Self::run), [`receive`](Self::receive) output frames. [`Map`](crate::Map) has an example.
 pub struct Harness {
     block: Box<dyn Block>,
     inputs: Vec<Input>,
@@ -24,6 +25,10 @@ pub struct Harness {
 
 impl Harness {
     /// A harness for `block` with these ports. Queues have `depth` frames; pools have `2 * depth + 2`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for the frames.
     pub fn new(block: Box<dyn Block>, ports: &Ports, depth: usize) -> Result<Self, OutOfMemory> {
         let pool = |port: &PortType| {
             // In addition to the queue, the block and the test may hold frames.

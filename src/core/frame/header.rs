@@ -33,6 +33,17 @@ impl Header {
 
 /// Small named tables of numbers of a frame: one value per spectrum, per heap or per
 /// polarisation, never per sample.
+///
+/// # Examples
+///
+/// ```
+/// use fxgraph_core::frame::Header;
+///
+/// let mut header = Header::default();
+/// header.annotations.reset("saturated", 2).copy_from_slice(&[3.0, 0.0]);
+/// assert_eq!(header.annotations.get("saturated"), [3.0, 0.0]);
+/// assert!(header.annotations.get("adc_power").is_empty());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Annotations(Vec<(&'static str, Vec<f64>)>);
 
