@@ -149,7 +149,8 @@ impl Counters {
         self.measurement_every(1, name, help)
     }
 
-    /// [`measurement`](Self::measurement) of which one comes in `frames` frames of the block.
+    /// [`measurement`](Self::measurement) of which one comes in `frames` frames of the block, the longest ones of its
+    /// inputs and outputs.
     #[must_use]
     pub fn measurement_every(&self, frames: u64, name: &'static str, help: &'static str) -> Gauge {
         self.register_gauge(name, help, None, Some(Lifetime::of_frames(frames)))

@@ -3,6 +3,7 @@
 use super::GainSolver;
 use super::settings::Settings;
 use super::sums::Shape;
+use fxgraph::TimeBase;
 use fxgraph_dsp::stefcal::Estimate;
 use num_complex::Complex64;
 use std::f64::consts::TAU;
@@ -58,8 +59,8 @@ pub(super) struct AntennaGains {
     limit: f64,
     /// Variance that the drift adds in an ADC sample.
     drift: f64,
-    /// Timestamp of the last solution.
-    last: u64,
+    /// Timestamp of the last solution, and its time base.
+    last: (u64, TimeBase),
     /// Logarithms of the amplitudes, with a common level, and phases, with a common phase, `[group][pol][antenna]`.
     amplitudes: Vec<Evidence>,
     phases: Vec<Evidence>,
@@ -87,7 +88,7 @@ impl AntennaGains {
             shape: *shape,
             limit: -2.0 * parameters.false_detection_probability.ln(),
             drift: parameters.drift_per_hour.powi(2) / shape.samples_per_hour,
-            last: 0,
+            last: (0, TimeBase::default()),
             amplitudes: vec![unknown; gains],
             phases: vec![unknown; gains],
             in_force: vec![Complex64::ZERO; gains],
@@ -96,11 +97,18 @@ impl AntennaGains {
         }
     }
 
-    /// Begins the solutions of dumps from `timestamp` on, in which the antennas had these `settings`.
-    pub(super) fn begin(&mut self, timestamp: u64, settings: &[Result<Settings, String>]) {
+    /// Begins the solutions of dumps from this timestamp on, in which the antennas had these `settings`. In a new time base
+    /// the drift is that since its begin: the time before is not known to the sender.
+    pub(super) fn begin(
+        &mut self,
+        (timestamp, base): (u64, TimeBase),
+        settings: &[Result<Settings, String>],
+    ) {
         let (Shape { antennas, pols, .. }, groups) = (self.shape, self.shape.groups());
-        let drift = self.drift * timestamp.saturating_sub(self.last) as f64;
-        self.last = timestamp;
+        let (last, last_base) = self.last;
+        let since = if base.is(&last_base) { last } else { base.from };
+        let drift = self.drift * timestamp.saturating_sub(since) as f64;
+        self.last = (timestamp, base);
         let evidence = self.amplitudes.iter_mut().chain(&mut self.phases);
         evidence.for_each(|evidence| evidence.variance += drift);
         for (place, in_force) in self.in_force.iter_mut().enumerate() {
@@ -120,10 +128,12 @@ impl AntennaGains {
         gains: &[Option<Complex64>],
         estimates: &[Estimate],
     ) -> Option<usize> {
-        if gains[reference].is_some() {
+        let phases = &self.phases[solution * gains.len()..][..gains.len()];
+        let is_known = |a: usize| gains[a].is_some() && phases[a].variance < UNKNOWN;
+        // A reference antenna that appears after others is first measured against them.
+        if gains[reference].is_some() && (is_known(reference) || !(0..gains.len()).any(is_known)) {
             return Some(reference);
         }
-        let phases = &self.phases[solution * gains.len()..][..gains.len()];
         (0..gains.len()).filter(|a| gains[*a].is_some()).min_by(|a, b| {
             let [one, two] = [a, b].map(|a| (phases[*a].variance, estimates[*a].significance));
             one.0.total_cmp(&two.0).then(two.1.total_cmp(&one.1))

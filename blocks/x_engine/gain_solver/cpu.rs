@@ -11,7 +11,7 @@ use super::sums::{Shape, Sums};
 use super::{FLAGGED, GAINS, GainSolver};
 use fxgraph::event::EventKind;
 use fxgraph::live_updates::{Answer, InForce, Requester};
-use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Gauge, Io, Next};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Gauge, Io, Next, TimeBase};
 use fxgraph_dsp::stefcal::{Estimate, Limits};
 use num_complex::{Complex32, Complex64};
 use serde_json::{Map, Value, json};
@@ -46,6 +46,8 @@ pub(super) struct Solver {
     /// Dumps in the sums, and timestamp of the first one.
     summed: usize,
     first: u64,
+    /// Time base of the first dump in the sums.
+    base: TimeBase,
     /// Request that is not answered yet.
     request: Option<Answer>,
     /// Gains of the last solution `[group][pol][antenna]`, `None` without a solution.
@@ -99,8 +101,7 @@ impl Solver {
                 "corrections_limited",
                 "corrections limited by `max_amplitude_step` or `max_amplitude_change`; look at the antenna",
             ),
-            silent_antennas: counters.measurement_every(
-                parameters.dumps as u64,
+            silent_antennas: counters.measurement(
                 "silent_antennas",
                 "antennas without a signal in at least one polarisation",
             ),
@@ -129,6 +130,7 @@ impl Solver {
             sums: Sums::new(parameters, *shape),
             summed: 0,
             first: 0,
+            base: TimeBase::default(),
             request: None,
             gains: vec![None; shape.groups() * shape.pols * shape.antennas],
             estimates: vec![UNKNOWN; shape.groups() * shape.pols * shape.antennas],
@@ -195,7 +197,7 @@ impl Solver {
             self.ignore();
         }
         if self.summed == 0 {
-            self.first = timestamp;
+            (self.first, self.base) = (timestamp, frame.header().base);
         }
         self.sums.add(frame)?;
         self.summed += 1;
@@ -222,7 +224,8 @@ impl Solver {
         }
         let read = |in_force: InForce| in_force.values.into_iter().map(Settings::read).collect();
         self.settings = in_force.map(read);
-        self.antenna_gains.begin(self.first, self.settings.as_deref().unwrap_or_default());
+        let begin = (self.first, self.base);
+        self.antenna_gains.begin(begin, self.settings.as_deref().unwrap_or_default());
         let mut errors =
             Errors { dump: self.dumps, amplitude: 0.0, phase_degrees: 0.0, residual: 0.0 };
         self.corrections.clear();

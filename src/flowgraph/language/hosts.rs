@@ -417,7 +417,7 @@ fn common_bits(address: IpAddr) -> u32 {
 fn is_group(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_multicast(),
-        IpAddr::V6(v6) => v6.is_multicast() && v6.octets()[1] & 0xf > 2,
+        IpAddr::V6(v6) => v6.is_multicast() && (3..=0xe).contains(&(v6.octets()[1] & 0xf)),
     }
 }
 

@@ -28,6 +28,8 @@ const DELAY_SECONDS: f64 = 0.25;
 pub(super) struct Comparison {
     checked: Option<Instant>,
     is_wrong: bool,
+    /// Whether the stream is ahead of the clock by more than a measured sync time allows.
+    is_too_late: bool,
     /// Time, in seconds, by which the stream was ahead of the clock of the host at last, with a sync time that was given.
     ahead_seconds: Option<f64>,
 }
@@ -239,12 +241,14 @@ impl Window {
         }
         // Packets that are ahead of the clock were sent before the measured sync time allows it.
         let is_limited = uncertainty > 0.0 && uncertainty < WRONG_SECONDS;
-        let is_too_late = is_limited && ahead > uncertainty;
-        let is_in_time = !is_limited || ahead < uncertainty / 2.0;
-        if ahead.abs() <= RIGHT_SECONDS && is_in_time {
-            comparison.is_wrong = false;
-        } else if (ahead.abs() > WRONG_SECONDS || is_too_late) && !comparison.is_wrong {
-            comparison.is_wrong = true;
+        let before = (comparison.is_wrong, comparison.is_too_late);
+        let (wrong, too_late) = (
+            if before.0 { RIGHT_SECONDS } else { WRONG_SECONDS },
+            if before.1 { uncertainty / 2.0 } else { uncertainty },
+        );
+        comparison.is_wrong = ahead.abs() > wrong;
+        comparison.is_too_late = is_limited && ahead > too_late;
+        if comparison.is_wrong && !before.0 || comparison.is_too_late && !before.1 {
             let side = if ahead > 0.0 { "ahead of" } else { "behind" };
             let measured = self.timeline.time_base.uncertainty().map_or_else(String::new, |text| {
                 format!(", measured after the restart of the sender and {text},")

@@ -143,11 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn clock_that_falls_all_the_time_favours_no_configuration() {
+    fn clock_that_rises_all_the_time_favours_no_configuration() {
         let mut measurements = 0.0;
         let contest = contest(2, |_| {
             measurements += 1.0;
-            Ok(1.0 + 0.02 * measurements)
+            Ok(1.0 - 0.02 * measurements)
         });
         assert_eq!(contest.unwrap().chosen(), 0);
     }
