@@ -13,7 +13,9 @@ fn main() -> io::Result<()> {
     let families = fs::read_to_string(root.join("lib.rs"))?;
     for family in directories(&root)? {
         println!("cargo::rerun-if-changed={}", family.display());
-        let kinds = fs::read_to_string(family.join("mod.rs")).unwrap_or_default();
+        // A family may be a crate of its own.
+        let [module, library] = ["mod.rs", "lib.rs"].map(|file| family.join(file));
+        let kinds = fs::read_to_string(if library.exists() { library } else { module }).unwrap_or_default();
         for kind in directories(&family)? {
             println!("cargo::rerun-if-changed={}", kind.display());
             if kind.join("example.yaml").exists() {
@@ -34,9 +36,12 @@ fn main() -> io::Result<()> {
     fs::write(list, format!("(vec![\n{entries}], &[\n{absent}])\n"))
 }
 
-/// Feature that `#[cfg(feature = "...")]` before `pub mod MODULE;` asks for in the source `text`.
+/// Feature that `#[cfg(feature = "...")]` before `pub mod MODULE;`, or before the `pub use` of a crate, asks for in the
+/// source `text`.
 fn feature<'a>(text: &'a str, module: &str) -> Option<&'a str> {
-    let (before, _) = text.split_once(&format!("\npub mod {module};"))?;
+    let (before, _) = text
+        .split_once(&format!("\npub mod {module};"))
+        .or_else(|| text.split_once(&format!("\npub use fxgraph_{module} as {module};")))?;
     let (_, condition) = before.rsplit_once('\n')?;
     condition.strip_prefix("#[cfg(feature = \"")?.strip_suffix("\")]")
 }

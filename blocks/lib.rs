@@ -17,7 +17,7 @@
     allow(dead_code)
 )]
 
-pub mod common;
+pub use fxgraph_common as common;
 #[cfg(feature = "f_engine")]
 pub mod f_engine;
 #[cfg(feature = "frb")]
@@ -25,6 +25,8 @@ pub mod frb;
 #[cfg(feature = "gnss")]
 pub mod gnss;
 pub mod io;
+#[cfg(feature = "radio")]
+pub use fxgraph_radio as radio;
 #[cfg(test)]
 mod tests;
 pub mod util;

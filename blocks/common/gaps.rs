@@ -6,7 +6,7 @@ const MAX_GAP_SECONDS: f64 = 60.0;
 
 /// Limit of the gaps of a stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gaps {
+pub struct Gaps {
     /// Longest gap in ADC samples.
     longest: u64,
 }

@@ -2,7 +2,7 @@
 //! `ci8`, `ci4` or `cf16` `[heap][antenna][channel][spectrum][pol]`, or K-major
 //! `[heap][antenna][channel][pol][spectrum]`, with 1 or 2 polarisations.
 
-use crate::common::units::Units;
+use crate::units::Units;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, PortType, Rejection};
 use half::f16;

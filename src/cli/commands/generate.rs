@@ -125,7 +125,9 @@ fn type_name(name: &str) -> String {
 }
 
 fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
-    let library = &into.join("mod.rs");
+    // A family may be a crate of its own.
+    let [module, library] = ["mod.rs", "lib.rs"].map(|file| into.join(file));
+    let library = if library.exists() { &library } else { &module };
     let old = fs::read_to_string(library).map_err(|error| {
         let why = Failure::because(&format!("no family of blocks at `{}`", into.display()), &error);
         let help = "run this in a checkout of fxgraph, or give `--crate DIR`";

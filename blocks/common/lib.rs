@@ -1,0 +1,21 @@
+//! Code that several families of blocks share.
+
+pub mod annotations;
+pub mod antenna_numbers;
+pub mod axes;
+pub mod bench;
+pub mod delay;
+pub mod dither;
+pub mod flagged_antennas;
+pub mod gaps;
+pub mod gpu;
+pub mod live;
+pub mod nyquist;
+pub mod output_level;
+pub mod parallel;
+pub mod samples;
+pub mod spectra;
+pub mod stacked;
+pub mod units;
+pub mod versions;
+pub mod visibilities;

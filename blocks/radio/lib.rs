@@ -1,0 +1,1 @@
+//! Radios, and programs that exchange raw samples by pipes, sockets and ZMQ.
