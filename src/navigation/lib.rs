@@ -1,0 +1,8 @@
+//! Satellite navigation: ephemerides, orbits, positions, RINEX and NMEA; no samples and no frames.
+//!
+//! Units are SI, angles are radians, and instants are [`fxgraph_time::Time`]. Positions and velocities are along the axes
+//! of ITRF (WGS 84 agrees within centimetres), in metres from the centre of the Earth.
+
+pub mod ephemeris;
+
+pub use ephemeris::{Constellation, Ephemeris, SatelliteId};
