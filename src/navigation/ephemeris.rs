@@ -184,6 +184,17 @@ impl Ephemeris {
         self.group_delays[usize::from(self.message == Message::Inav)]
     }
 
+    /// Whether the signal on L1 or E1 is healthy.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        match self.message {
+            // Bits 0 to 2 are those of E1-B.
+            Message::Inav => self.health.trailing_zeros() >= 3,
+            Message::Fnav => (self.health >> 3).trailing_zeros() >= 3,
+            Message::Lnav | Message::Cnav => self.health == 0,
+        }
+    }
+
     /// Accuracy of the range in metres, one standard deviation; `None` if the satellite gives no estimate (IS-GPS-200,
     /// 20.3.3.3.1.3; Galileo OS SIS ICD, table 76).
     #[must_use]

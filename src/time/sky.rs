@@ -30,6 +30,24 @@ impl Place {
         coords::gd2gc(WGS84, self.longitude, self.latitude, self.height_metres).unwrap_or_default()
     }
 
+    /// Returns the place at a point in ITRF, in metres from the centre of the Earth; at the centre, latitude 90 degrees.
+    #[must_use]
+    pub fn from_itrf_metres(itrf: [f64; 3]) -> Self {
+        // Only an unknown ellipsoid fails.
+        let (longitude, latitude, height_metres) = coords::gc2gd(WGS84, itrf).unwrap_or_default();
+        Self { latitude, longitude, height_metres }
+    }
+
+    /// Returns the vector `itrf` along the axes of ITRF as east, north and up at this place.
+    #[must_use]
+    pub fn itrf_to_enu(&self, [x, y, z]: [f64; 3]) -> [f64; 3] {
+        let (sin, cos) = self.latitude.sin_cos();
+        let (sin_lon, cos_lon) = self.longitude.sin_cos();
+        // Away from the axis of the Earth.
+        let outwards = x * cos_lon + y * sin_lon;
+        [y * cos_lon - x * sin_lon, z * cos - outwards * sin, outwards * cos + z * sin]
+    }
+
     /// Returns the vector `enu` (east, north, up at this place) along the axes of ITRF.
     #[must_use]
     pub fn enu_to_itrf(&self, [east, north, up]: [f64; 3]) -> [f64; 3] {

@@ -203,6 +203,11 @@ fn places_agree_with_astropy() {
 #[test]
 fn enu_axes_point_along_the_differences_of_places() {
     let place = Place { latitude: -0.5, longitude: 2.0, height_metres: 1000.0 };
+    let again = Place::from_itrf_metres(place.itrf_metres());
+    assert!((again.latitude + 0.5).abs() < 1e-12 && (again.longitude - 2.0).abs() < 1e-12);
+    assert!((again.height_metres - 1000.0).abs() < 1e-6);
+    let back = place.itrf_to_enu(place.enu_to_itrf([3.0, -5.0, 7.0]));
+    assert!(back.iter().zip([3.0, -5.0, 7.0]).all(|(a, b)| (a - b).abs() < 1e-12));
     let change = 1e-6;
     let near = |latitude: f64, longitude: f64, height_metres: f64| {
         let moved = Place {

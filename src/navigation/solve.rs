@@ -1,0 +1,491 @@
+//! Position, clock and velocity of a receiver from pseudoranges and Doppler shifts of one epoch: weighted least squares
+//! with a check of the residuals (RAIM).
+
+use crate::atmosphere::{AzEl, troposphere_metres};
+use crate::ephemeris::{Constellation, Ephemeris, Klobuchar, SatelliteId};
+use crate::normal::{Matrix, Normal, Row, UNKNOWNS};
+use crate::orbit::{SPEED_OF_LIGHT, State, norm};
+use fxgraph_time::Time;
+use fxgraph_time::sky::Place;
+use thiserror::Error;
+
+/// Largest number of satellites of an epoch; more are ignored.
+pub const MAX_SATELLITES: usize = 64;
+/// Delays of the atmosphere and elevations are known where the receiver is near the surface of the Earth.
+const NEAR_EARTH_METRES: std::ops::Range<f64> = 6.2e6..6.5e6;
+const STEPS: usize = 25;
+/// A step below this length ends the iteration.
+const LAST_STEP_METRES: f64 = 1e-4;
+/// Thermal noise of the code loop of L1 C/A at 0 dB Hz: a chip in metres times the root of half of a bandwidth of 1 Hz.
+const NOISE_METRES: f64 = 207.0;
+/// Multipath and errors of the atmosphere's model at the zenith.
+const ZENITH_METRES: f64 = 0.5;
+/// Noise of a range rate in m/s.
+const RATE_METRES_PER_SECOND: f64 = 0.1;
+
+/// A measurement of one satellite.
+#[derive(Clone, Copy, Debug)]
+pub struct Measurement<'a> {
+    /// Ephemeris of the satellite.
+    pub ephemeris: &'a Ephemeris,
+    /// Time of reception by the receiver's clock minus time of transmission by the satellite's, times the speed of light.
+    pub pseudorange_metres: f64,
+    /// Rate of the pseudorange, from the Doppler shift: `-doppler_hz * SPEED_OF_LIGHT / carrier_hz`.
+    pub rate_metres_per_second: Option<f64>,
+    /// Ratio of carrier power to noise power density.
+    pub cn0_db_hz: f64,
+}
+
+/// Settings of the solution.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Satellites below this elevation, in radians, are not used.
+    pub elevation_mask: f64,
+    /// Model of the ionosphere; without one its delay is not corrected.
+    pub klobuchar: Option<Klobuchar>,
+    /// Whether the delay of the troposphere is corrected.
+    pub has_troposphere: bool,
+    /// Probability, in an epoch without a fault, that the residuals are reported as a fault.
+    pub false_alarm: f64,
+    /// A-priori standard deviation of the time of reception, in seconds, if that time is not known from the signals; 0
+    /// if it is.
+    pub time_uncertainty: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            elevation_mask: 5.0_f64.to_radians(),
+            klobuchar: None,
+            has_troposphere: true,
+            false_alarm: 1e-5,
+            time_uncertainty: 0.0,
+        }
+    }
+}
+
+/// Result of the check of the residuals.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Raim {
+    /// Too few satellites for a check.
+    Unavailable,
+    /// The residuals are as large as noise makes them.
+    Passed,
+    /// One satellite was excluded; the residuals of the others pass.
+    Excluded(SatelliteId),
+    /// The residuals are too large, and no single satellite explains them.
+    Failed,
+}
+
+/// Dilution of precision: the standard deviation of a result for ranges with one of 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Dops {
+    /// Of position and clock.
+    pub geometric: f64,
+    /// Of the position.
+    pub position: f64,
+    /// Of the position in the horizontal.
+    pub horizontal: f64,
+    /// Of the height.
+    pub vertical: f64,
+    /// Of the clock.
+    pub time: f64,
+}
+
+/// A satellite in a solution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Used {
+    /// Satellite.
+    pub satellite: SatelliteId,
+    /// Direction at the receiver.
+    pub direction: AzEl,
+    /// Measured minus computed pseudorange in metres.
+    pub residual_metres: f64,
+    /// Whether the solution uses the satellite: it is above the mask, healthy, and not excluded.
+    pub is_used: bool,
+}
+
+/// Position, clock and velocity.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solution {
+    /// Time of reception: that of the receiver's clock minus `clock_seconds`.
+    pub time: Time,
+    /// Position in metres along the axes of ITRF.
+    pub position: [f64; 3],
+    /// Receiver's clock minus GPS time, in seconds.
+    pub clock_seconds: f64,
+    /// Galileo minus GPS, in seconds: the offset of the clocks of the systems and delays in the receiver. 0 unless both
+    /// are used.
+    pub galileo_offset_seconds: f64,
+    /// Velocity in metres per second along the axes of ITRF, and rate of the receiver's clock; if enough Doppler shifts
+    /// are measured.
+    pub velocity: Option<([f64; 3], f64)>,
+    /// Covariance of the position in m^2.
+    pub covariance: [[f64; 3]; 3],
+    /// Dilution of precision.
+    pub dops: Dops,
+    /// All satellites with an ephemeris.
+    pub satellites: Vec<Used>,
+    /// Check of the residuals.
+    pub raim: Raim,
+    /// Weighted sum of squares of the residuals.
+    pub chi_square: f64,
+}
+
+/// Why an epoch has no solution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SolveError {
+    /// Too few satellites.
+    #[error("a position needs {needed} satellites above the mask, got {got}")]
+    Few {
+        /// Satellites that the unknowns need.
+        needed: usize,
+        /// Satellites with an ephemeris that are healthy and above the mask.
+        got: usize,
+    },
+    /// The directions of the satellites do not determine the position.
+    #[error("the satellites are in directions that determine no position")]
+    Geometry,
+    /// The iteration did not end near the Earth.
+    #[error("the pseudoranges fit to no position near the Earth")]
+    Divergence,
+}
+
+impl Solution {
+    /// Number of satellites that the solution uses.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.satellites.iter().filter(|satellite| satellite.is_used).count()
+    }
+}
+
+/// A measurement with the state of its satellite.
+struct Observed {
+    satellite: SatelliteId,
+    state: State,
+    /// Pseudorange without the satellite's clock.
+    range: f64,
+    rate: Option<f64>,
+    /// Variance of noise and ephemeris in m^2.
+    variance: f64,
+    is_usable: bool,
+    is_masked: bool,
+    is_excluded: bool,
+    direction: AzEl,
+    residual: f64,
+}
+
+impl Observed {
+    fn new(received: Time, measurement: &Measurement<'_>) -> Option<Self> {
+        let ephemeris = measurement.ephemeris;
+        let seconds = measurement.pseudorange_metres / SPEED_OF_LIGHT;
+        let transmitted = ephemeris.transmitted(received.plus_seconds(-seconds)?)?;
+        let state = ephemeris.state(transmitted)?;
+        let clock = state.clock - ephemeris.single_frequency_delay();
+        let noise =
+            NOISE_METRES.powi(2) * 10.0_f64.powf(-0.1 * measurement.cn0_db_hz.clamp(0.0, 99.0));
+        let accuracy = ephemeris.accuracy_metres();
+        Some(Self {
+            satellite: ephemeris.satellite,
+            state,
+            range: measurement.pseudorange_metres + SPEED_OF_LIGHT * clock,
+            rate: measurement
+                .rate_metres_per_second
+                .map(|rate| rate + SPEED_OF_LIGHT * state.clock_rate),
+            variance: noise + accuracy.unwrap_or(1e4).powi(2),
+            is_usable: ephemeris.is_healthy() && accuracy.is_some(),
+            is_masked: false,
+            is_excluded: false,
+            direction: AzEl::default(),
+            residual: 0.0,
+        })
+    }
+
+    fn is_used(&self) -> bool {
+        self.is_usable && !self.is_masked && !self.is_excluded
+    }
+
+    /// Variance of a range with the error of multipath and atmosphere, in m^2.
+    fn variance(&self) -> f64 {
+        let sine = self.direction.elevation.sin().max(0.1);
+        self.variance + (ZENITH_METRES / sine).powi(2)
+    }
+}
+
+/// Unknowns: position, clock, then offset of Galileo and time of reception as far as they are unknown.
+struct Unknowns {
+    count: usize,
+    galileo: Option<usize>,
+    time: Option<usize>,
+}
+
+const CLOCK: usize = 3;
+
+/// Epoch in work.
+struct Epoch<'a> {
+    options: &'a Options,
+    received: Time,
+    observed: Vec<Observed>,
+    position: [f64; 3],
+    clock: f64,
+    galileo: f64,
+    /// Correction of the time of reception, in seconds.
+    time: f64,
+}
+
+impl Epoch<'_> {
+    fn unknowns(&self) -> Unknowns {
+        let is_galileo = |o: &Observed| o.satellite.constellation == Constellation::Galileo;
+        let used = || self.observed.iter().filter(|o| o.is_used());
+        let has_both = used().any(is_galileo) && used().any(|o| !is_galileo(o));
+        let galileo = has_both.then_some(CLOCK + 1);
+        let next = CLOCK + 1 + usize::from(has_both);
+        let time = (self.options.time_uncertainty > 0.0).then_some(next);
+        Unknowns { count: next + usize::from(time.is_some()), galileo, time }
+    }
+
+    /// Equations at the present estimate, and the computed residuals; `weighted` by their variances, or all equal.
+    fn equations(&mut self, unknowns: &Unknowns, weighted: bool) -> Normal {
+        let mut normal = Normal::new(unknowns.count);
+        let is_near = NEAR_EARTH_METRES.contains(&norm(self.position));
+        let place = Place::from_itrf_metres(self.position);
+        for o in &mut self.observed {
+            // While the time of reception is corrected, the satellites move along their tangents.
+            let moved = State {
+                position: std::array::from_fn(|n| {
+                    o.state.position[n] + o.state.velocity[n] * self.time
+                }),
+                ..o.state
+            };
+            let path = moved.path_to(self.position, [0.0; 3]);
+            let mut delay = 0.0;
+            if is_near {
+                o.direction = AzEl::of(&place, path.towards);
+                if let Some(klobuchar) = self.options.klobuchar {
+                    delay += klobuchar.delay_metres(&place, o.direction, self.received);
+                }
+                if self.options.has_troposphere {
+                    delay += troposphere_metres(&place, o.direction);
+                }
+            }
+            let mut row: Row = [0.0; UNKNOWNS];
+            row[..CLOCK].iter_mut().zip(path.towards).for_each(|(to, part)| *to = -part);
+            row[CLOCK] = 1.0;
+            let mut computed = path.range + self.clock + delay;
+            if let (Some(at), Constellation::Galileo) =
+                (unknowns.galileo, o.satellite.constellation)
+            {
+                row[at] = 1.0;
+                computed += self.galileo;
+            }
+            if let Some(at) = unknowns.time {
+                row[at] = path.range_rate;
+            }
+            o.residual = o.range - computed;
+            if o.is_used() {
+                normal.add(&row, o.residual, if weighted { o.variance().recip() } else { 1.0 });
+            }
+        }
+        if let Some(at) = unknowns.time {
+            let mut row: Row = [0.0; UNKNOWNS];
+            row[at] = 1.0;
+            normal.add(&row, -self.time, self.options.time_uncertainty.powi(-2));
+        }
+        normal
+    }
+
+    fn used(&self) -> usize {
+        self.observed.iter().filter(|o| o.is_used()).count()
+    }
+
+    /// Iterates to the solution; returns its covariance.
+    fn iterate(&mut self) -> Result<Matrix, SolveError> {
+        let unknowns = self.unknowns();
+        let needed = unknowns.count - usize::from(unknowns.time.is_some());
+        if self.used() < needed {
+            return Err(SolveError::Few { needed, got: self.used() });
+        }
+        for _ in 0..STEPS {
+            let normal = self.equations(&unknowns, true);
+            let (step, covariance) = normal.solve().ok_or(SolveError::Geometry)?;
+            self.position.iter_mut().zip(step).for_each(|(value, step)| *value += step);
+            self.clock += step[CLOCK];
+            self.galileo += unknowns.galileo.map_or(0.0, |at| step[at]);
+            self.time += unknowns.time.map_or(0.0, |at| step[at]);
+            if norm([step[0], step[1], step[2]]) < LAST_STEP_METRES {
+                self.equations(&unknowns, true);
+                let is_near = NEAR_EARTH_METRES.contains(&norm(self.position));
+                return if is_near { Ok(covariance) } else { Err(SolveError::Divergence) };
+            }
+        }
+        Err(SolveError::Divergence)
+    }
+
+    /// Solves with all satellites, masks those that are low, and solves again.
+    fn solve(&mut self) -> Result<Matrix, SolveError> {
+        let first = self.iterate()?;
+        let mask = self.options.elevation_mask;
+        let mut changed = false;
+        for o in &mut self.observed {
+            let is_masked = o.direction.elevation < mask;
+            changed |= is_masked != o.is_masked;
+            o.is_masked = is_masked;
+        }
+        if changed { self.iterate() } else { Ok(first) }
+    }
+
+    /// Weighted sum of squares of the residuals, and the number of redundant satellites.
+    fn residuals(&self) -> (f64, usize) {
+        let used = self.observed.iter().filter(|o| o.is_used());
+        let unknowns = self.unknowns();
+        let needed = unknowns.count - usize::from(unknowns.time.is_some());
+        let sum = used.map(|o| o.residual.powi(2) / o.variance()).sum();
+        (sum, self.used().saturating_sub(needed))
+    }
+
+    fn passes(&self) -> bool {
+        let (sum, redundant) = self.residuals();
+        sum <= chi_square_limit(redundant, self.options.false_alarm)
+    }
+
+    /// Checks the residuals, and excludes the satellite without which they pass.
+    fn check(&mut self, covariance: &mut Matrix) -> Raim {
+        let (_, redundant) = self.residuals();
+        if redundant == 0 {
+            return Raim::Unavailable;
+        }
+        if self.passes() {
+            return Raim::Passed;
+        }
+        if redundant < 2 {
+            return Raim::Failed;
+        }
+        let start = (self.position, self.clock, self.galileo, self.time);
+        let mut best: Option<(f64, usize)> = None;
+        for n in 0..self.observed.len() {
+            if !self.observed[n].is_used() {
+                continue;
+            }
+            self.observed[n].is_excluded = true;
+            if self.iterate().is_ok() && self.passes() {
+                let sum = self.residuals().0;
+                if best.is_none_or(|(least, _)| sum < least) {
+                    best = Some((sum, n));
+                }
+            }
+            self.observed[n].is_excluded = false;
+            (self.position, self.clock, self.galileo, self.time) = start;
+        }
+        if let Some((_, n)) = best {
+            self.observed[n].is_excluded = true;
+        }
+        // Residuals of the final set of satellites.
+        match (self.iterate(), best) {
+            (Ok(final_covariance), Some((_, n))) => {
+                *covariance = final_covariance;
+                Raim::Excluded(self.observed[n].satellite)
+            }
+            _ => Raim::Failed,
+        }
+    }
+
+    fn dops(&mut self) -> Dops {
+        let unknowns = Unknowns { time: None, ..self.unknowns() };
+        let count = CLOCK + 1 + usize::from(unknowns.galileo.is_some());
+        let normal = self.equations(&Unknowns { count, ..unknowns }, false);
+        let Some(inverse) = normal.inverse() else { return Dops::default() };
+        let place = Place::from_itrf_metres(self.position);
+        let variance = |enu: [f64; 3]| {
+            let along = place.enu_to_itrf(enu);
+            let product = |i: usize| (0..3).map(|j| inverse[i][j] * along[j]).sum::<f64>();
+            (0..3).map(|i| along[i] * product(i)).sum::<f64>()
+        };
+        let [east, north, up] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]].map(variance);
+        let time = inverse[CLOCK][CLOCK];
+        Dops {
+            geometric: (east + north + up + time).sqrt(),
+            position: (east + north + up).sqrt(),
+            horizontal: (east + north).sqrt(),
+            vertical: up.sqrt(),
+            time: time.sqrt(),
+        }
+    }
+
+    /// Velocity, and rate of the clock in seconds per second.
+    fn velocity(&self) -> Option<([f64; 3], f64)> {
+        let mut normal = Normal::new(CLOCK + 1);
+        for o in self.observed.iter().filter(|o| o.is_used()) {
+            let Some(rate) = o.rate else { continue };
+            let path = o.state.path_to(self.position, [0.0; 3]);
+            let mut row: Row = [0.0; UNKNOWNS];
+            row[..CLOCK].iter_mut().zip(path.towards).for_each(|(to, part)| *to = -part);
+            row[CLOCK] = 1.0;
+            normal.add(&row, rate - path.range_rate, RATE_METRES_PER_SECOND.powi(-2));
+        }
+        let (solution, _) = normal.solve()?;
+        Some(([solution[0], solution[1], solution[2]], solution[CLOCK] / SPEED_OF_LIGHT))
+    }
+}
+
+/// Computes position, clock and velocity at the time `received` of the receiver's clock, which must be within seconds of
+/// GPS time. `guess` is an approximate position; without one the iteration starts at the centre of the Earth.
+pub fn solve(
+    received: Time,
+    measurements: &[Measurement<'_>],
+    guess: Option<[f64; 3]>,
+    options: &Options,
+) -> Result<Solution, SolveError> {
+    let measurements = &measurements[..measurements.len().min(MAX_SATELLITES)];
+    let observed: Vec<Observed> =
+        measurements.iter().filter_map(|m| Observed::new(received, m)).collect();
+    let position = guess.unwrap_or_default();
+    let (clock, galileo, time) = (0.0, 0.0, 0.0);
+    let mut epoch = Epoch { options, received, observed, position, clock, galileo, time };
+    let mut covariance = epoch.solve()?;
+    let raim = epoch.check(&mut covariance);
+    let dops = epoch.dops();
+    let velocity = epoch.velocity();
+    let clock_seconds = epoch.clock / SPEED_OF_LIGHT;
+    // A time of reception that is not known from the signals: the clock is that of the time given.
+    let shift = epoch.time - if options.time_uncertainty > 0.0 { 0.0 } else { clock_seconds };
+    Ok(Solution {
+        time: received.plus_seconds(shift).ok_or(SolveError::Divergence)?,
+        position: epoch.position,
+        clock_seconds,
+        galileo_offset_seconds: epoch.galileo / SPEED_OF_LIGHT,
+        velocity,
+        covariance: std::array::from_fn(|i| std::array::from_fn(|j| covariance[i][j])),
+        dops,
+        chi_square: epoch.residuals().0,
+        satellites: epoch
+            .observed
+            .iter()
+            .map(|o| Used {
+                satellite: o.satellite,
+                direction: o.direction,
+                residual_metres: o.residual,
+                is_used: o.is_used(),
+            })
+            .collect(),
+        raim,
+    })
+}
+
+/// Returns the value that a chi-square variable with `freedom` degrees exceeds with `probability` (Wilson and Hilferty's
+/// approximation, within 3 % down to 1e-7); infinite without degrees of freedom.
+#[must_use]
+pub fn chi_square_limit(freedom: usize, probability: f64) -> f64 {
+    if freedom == 0 {
+        return f64::INFINITY;
+    }
+    let part = 2.0 / (9.0 * freedom as f64);
+    freedom as f64 * (1.0 - part + normal_quantile(probability) * part.sqrt()).powi(3)
+}
+
+/// Returns the value that a normal variable exceeds with `probability` (Abramowitz and Stegun, 26.2.23).
+fn normal_quantile(probability: f64) -> f64 {
+    let tail = probability.clamp(1e-300, 0.5);
+    let t = (-2.0 * tail.ln()).sqrt();
+    t - (2.515_517 + t * (0.802_853 + t * 0.010_328))
+        / (1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308)))
+}
