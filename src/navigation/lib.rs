@@ -5,6 +5,7 @@
 
 pub mod atmosphere;
 pub mod ephemeris;
+pub mod message;
 pub mod normal;
 pub mod orbit;
 pub mod solve;
