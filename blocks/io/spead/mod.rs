@@ -21,7 +21,6 @@
 //!   `xdp`, without which `xdp_absent` is in its place
 //! - [`port`]: sockets of a receiving thread, of either
 //! - [`second_sender`]: two senders of one stream
-//! - [`link`]: frames between a source and its receiving thread
 //! - [`pcap`]: datagrams from a capture file; `pcapng`: its newer format
 
 pub mod address;
@@ -35,7 +34,6 @@ pub mod interface;
 #[cfg(test)]
 mod ipv6_tests;
 pub mod item;
-pub mod link;
 pub mod membership;
 #[cfg(test)]
 pub(crate) mod namespace;

@@ -1,7 +1,7 @@
 //! Sending threads beside that of the block: each one has a share, and gets every frame.
 
 use super::share::{Job, Share, Step};
-use crate::io::spead::link::TICK;
+use crate::common::link::TICK;
 use fxgraph::{BlockError, Env};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

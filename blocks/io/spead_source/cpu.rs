@@ -7,7 +7,7 @@ use super::thread::{Input, Receiving, Terms};
 use super::window::{Options, Window};
 use super::{OnRestart, Receive, SpeadSource};
 use crate::common::flagged_antennas::Flagging;
-use crate::io::spead::link::Lender;
+use crate::common::link::Lender;
 use crate::io::spead::sockets::{self, Listening};
 use crate::io::spead::{address, interface, pcap, receive, xdp};
 use fxgraph::changes::Change;

@@ -7,8 +7,8 @@
 use super::in_step::InStep;
 use super::thread::{End, Receiving};
 use super::window::{Copies, MAX_THREADS, Outcome};
+use crate::common::link::TICK;
 use crate::io::spead::datagrams::Datagrams;
-use crate::io::spead::link::TICK;
 use crate::io::spead::membership::Reports;
 use crate::io::spead::port::{Causes, Port, View};
 use crate::io::spead::receive::Reader;

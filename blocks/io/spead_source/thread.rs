@@ -5,9 +5,10 @@ use super::network::{Network, Notes};
 use super::pace::Pace;
 use super::senders::{self, AFTER_STOP};
 use super::window::{Outcome, Window};
+use crate::common::link::{Link, Report, TICK};
 use crate::io::spead::endpoint::Endpoint;
-use crate::io::spead::link::{Link, Report, TICK};
 use crate::io::spead::pcap::{Capture, Skipped};
+use crate::io::spead::port::View;
 use fxgraph::access::ReadPath;
 use fxgraph::files::Awaited;
 use fxgraph::runtime::EventKind;
@@ -143,7 +144,10 @@ impl Receiving {
             Input::Network(network) => {
                 if self.terms.is_live {
                     match network.watch() {
-                        Ok(views) => self.link.live = Some(views),
+                        Ok(views) => {
+                            let fill = move || views.iter().map(View::fill).fold(0.0, f32::max);
+                            self.link.live = Some(Box::new(fill));
+                        }
                         Err(error) => return self.conclude(Err(error)),
                     }
                 }
@@ -307,7 +311,7 @@ impl Receiving {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::io::spead::link::Lender;
+    use crate::common::link::Lender;
     use crate::io::spead_source::layout::{Layout, Stream};
     use crate::io::spead_source::window::Options;
     use std::sync::mpsc::channel;

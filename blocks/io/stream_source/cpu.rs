@@ -2,8 +2,8 @@
 
 use super::window::{Options, Window};
 use super::{OnStop, StreamSource};
+use crate::common::link::{Fill, Frames, Lender, Link, Report, TICK};
 use crate::io::spead::datagrams::Datagrams;
-use crate::io::spead::link::{Frames, Lender, Link, Report, TICK};
 use crate::io::spead::membership::Reports;
 use crate::io::spead::port::Port;
 use crate::io::spead::sockets::{self, Listener, Listening};
@@ -137,7 +137,7 @@ impl Receiving {
         let view = self.is_live.then(|| port.watch()).transpose();
         let result = match view {
             Ok(view) => {
-                link.live = view.map(|view| vec![view]);
+                link.live = view.map(|view| -> Fill { Box::new(move || view.fill()) });
                 self.listen(port, &mut link)
             }
             Err(error) => Err(BlockError::new("cannot duplicate a socket").because(error)),

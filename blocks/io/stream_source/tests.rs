@@ -6,9 +6,9 @@ mod runs;
 
 use super::StreamSource;
 use super::window::{Options, Outcome, Window};
+use crate::common::link::Frames;
 use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::item;
-use crate::io::spead::link::Frames;
 use crate::io::spead::namespace;
 use crate::io::stream::Described;
 use crate::io::stream_sink::StreamSink;

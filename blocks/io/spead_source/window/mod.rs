@@ -17,7 +17,7 @@ use super::slot::{Arrival, Slot};
 use super::timeline::{Move, Timeline, Verdict};
 use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::item;
-pub use crate::io::spead::link::Frames;
+pub use crate::common::link::Frames;
 use crate::io::spead::packet::Packet;
 use crate::io::spead::second_sender::SecondSender;
 pub use filling::{Copies, MAX_THREADS, Pending};

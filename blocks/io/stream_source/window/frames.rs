@@ -2,7 +2,7 @@
 
 use super::Window;
 use crate::io::spead::item;
-use crate::io::spead::link::Frames;
+use crate::common::link::Frames;
 use crate::io::spead::packet::VALUE_BITS;
 use crate::io::stream::{self, annotations};
 use crate::io::stream_source::heap::{Heap, Place, Validity};

@@ -3,7 +3,7 @@
 use super::{Outcome, Window};
 use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::item;
-use crate::io::spead::link::Frames;
+use crate::common::link::Frames;
 use crate::io::spead::packet::Packet;
 use crate::io::stream_source::heap::Place;
 use fxgraph::runtime::EventKind;

@@ -1,6 +1,5 @@
 //! Queues between a source and its receiving thread: empty frames to the thread, filled frames to the block.
 
-use super::port::View;
 use fxgraph::kind::Waker;
 use fxgraph::{BlockError, Env, FrameMut, Io, Next};
 use std::sync::Arc;
@@ -18,6 +17,9 @@ const FULL: f32 = 0.9;
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Interval at which a live source that waits looks at its socket buffers.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// Returns the used fraction of the fullest buffer of a source, 0 to 1.
+pub type Fill = Box<dyn Fn() -> f32 + Send>;
 
 /// Source of empty frames and destination of filled frames.
 pub trait Frames {
@@ -43,8 +45,9 @@ pub struct Link {
     reports: SyncSender<Report>,
     waker: Waker,
     stop: Arc<AtomicBool>,
-    /// Buffers of a live source, which waits for a frame only while they have room; `None` waits without limit.
-    pub live: Option<Vec<View>>,
+    /// Used fraction of the fullest buffer of a live source, which waits for a frame only while its buffers have room;
+    /// `None` waits without limit.
+    pub live: Option<Fill>,
     /// The first frame, for which the thread waited before the stream.
     first: Option<FrameMut>,
 }
@@ -79,11 +82,10 @@ impl Link {
         None
     }
 
-    /// Waits for an empty frame while `buffers` have room, at most [`LONGEST_WAIT`].
-    fn wait_with_room(&self, buffers: &[View]) -> Option<FrameMut> {
+    /// Waits for an empty frame while the buffers have room, at most [`LONGEST_WAIT`]. `fill` is their used fraction.
+    fn wait_with_room(&self, fill: &Fill) -> Option<FrameMut> {
         let began = Instant::now();
-        let has_room = || buffers.iter().all(|buffer| buffer.fill() < FULL);
-        while !self.stopping() && began.elapsed() < LONGEST_WAIT && has_room() {
+        while !self.stopping() && began.elapsed() < LONGEST_WAIT && fill() < FULL {
             if let Ok(frame) = self.empty.recv_timeout(LOOK) {
                 return Some(frame);
             }
@@ -109,7 +111,7 @@ impl Frames for Link {
         }
         match &self.live {
             None => self.wait(),
-            Some(buffers) => self.wait_with_room(buffers),
+            Some(fill) => self.wait_with_room(fill),
         }
     }
 
