@@ -12,6 +12,7 @@ pub struct Gaps {
 }
 
 impl Gaps {
+    /// Limit for a stream of this rate.
     pub fn new(adc_sample_rate_hz: f64) -> Self {
         Self { longest: (MAX_GAP_SECONDS * adc_sample_rate_hz) as u64 }
     }

@@ -21,7 +21,7 @@ pub mod guppi_sink;
 pub mod guppi_source;
 #[cfg(feature = "files")]
 pub mod image_sink;
-pub(crate) mod pace;
+pub(crate) use fxgraph_common::pace;
 #[cfg(feature = "files")]
 pub(crate) mod playback;
 #[cfg(feature = "files")]

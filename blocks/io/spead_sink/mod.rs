@@ -3,7 +3,6 @@
 mod cpu;
 pub mod heaps;
 mod means;
-pub(crate) mod pace;
 pub mod partial;
 mod share;
 mod threads;

@@ -1,7 +1,7 @@
 //! The share of one thread: every n-th heap of each frame, cut into packets and sent on schedule.
 
 use super::heaps::{Heap, Heaps};
-use super::pace::Pace;
+use crate::common::sending::Pace;
 use crate::io::spead::address;
 use crate::io::spead::control::{Control, HeapCounter};
 use crate::io::spead::family::Family;

@@ -1,13 +1,13 @@
 //! The block: sends each frame as one heap, on schedule.
 
 use super::StreamSink;
+use crate::common::sending::Pace;
 use crate::io::spead::address;
 use crate::io::spead::control::{Control, HeapCounter};
 use crate::io::spead::family::Family;
 use crate::io::spead::item;
 use crate::io::spead::packet::{Head, Pointer, VALUE_BITS};
 use crate::io::spead::send::{Outgoing, Sender, send_burst};
-use crate::io::spead_sink::pace::Pace;
 use crate::io::stream::{self, Described, MAX_ANNOTATION_BYTES, annotations};
 use fxgraph::changes::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Io, Next};

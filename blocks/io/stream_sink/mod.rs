@@ -2,9 +2,9 @@
 
 mod cpu;
 
+use crate::common::sending::Pace;
 use crate::io::pace::{default_catch_up, reject_catch_up};
 use crate::io::spead::address;
-use crate::io::spead_sink::pace::Pace;
 use crate::io::stream::Described;
 use fxgraph::diagnostic::codes;
 use fxgraph::{

@@ -1,6 +1,6 @@
 //! Spreads sending evenly over time, on a schedule that follows the stream's timestamps.
 
-use crate::io::pace::{CatchUp, Delay};
+use crate::pace::{CatchUp, Delay};
 use fxgraph::Env;
 use std::time::{Duration, Instant};
 
