@@ -9,6 +9,7 @@ pub mod dither;
 pub mod flagged_antennas;
 pub mod gaps;
 pub mod gpu;
+pub mod link;
 pub mod live;
 pub mod nyquist;
 pub mod output_level;
