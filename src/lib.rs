@@ -25,6 +25,7 @@
 //! - [`elements`], [`difference`]: elements of frames as numbers; differences between two streams
 //! - [`examples`]: example flowgraphs, conformance cases and benchmarks of kinds
 //! - [`files`]: access to files anywhere, or below one directory only
+//! - [`stdout`]: stdout of the program as the output of a block
 //!
 //! `fxgraph-cuda`: [`cuda`], GPUs, their memory and their kernels. `fxgraph-flowgraph`: [`flowgraph`], from YAML
 //! text to constructed blocks. `fxgraph-recording`: [`recording`], frames in files, and recorders that keep the newest
@@ -90,8 +91,8 @@
 pub use fxgraph_core::{
     access, block, changes, counter, device, device_jobs, diagnostic, difference, dtype, edge,
     elements, error, event, examples, files, flowgraph_texts, frame, gauge, gpu, host_clock, kind,
-    live_updates, npy, overload, patience, port, real_time, recorders, summary, threads, time,
-    time_base, timelines, tree,
+    live_updates, npy, overload, patience, port, real_time, recorders, stdout, summary, threads,
+    time, time_base, timelines, tree,
 };
 pub use fxgraph_cuda as cuda;
 pub use fxgraph_flowgraph as flowgraph;

@@ -87,6 +87,8 @@ pub struct Terminal {
     pub coloured_results: bool,
     /// Whether errors, notes and progress have colours.
     pub coloured_notes: bool,
+    /// Whether results go to stderr, because a block writes to stdout.
+    results_to_stderr: bool,
 }
 
 /// Returns the first part of a log filter that is neither a level nor one for a crate: the filter would take a typing
@@ -104,7 +106,15 @@ impl Terminal {
         Self {
             coloured_results: color.on(io::stdout().is_terminal()),
             coloured_notes: color.on(io::stderr().is_terminal()),
+            results_to_stderr: false,
         }
+    }
+
+    /// Leaves stdout to a block: results go to stderr from now on.
+    pub fn offer_stdout(&mut self) {
+        self.coloured_results = self.coloured_notes;
+        self.results_to_stderr = true;
+        fxgraph::stdout::offer();
     }
 
     /// Starts logging to stderr with `filter`. Called once, before any flowgraph is built.
@@ -127,8 +137,12 @@ impl Terminal {
         Ok(())
     }
 
-    /// Writes all of `text` to stdout.
+    /// Writes all of `text` to stdout, or to stderr if stdout is a block's.
     pub fn results(&self, text: &str) -> Result<(), Failure> {
+        if self.results_to_stderr {
+            let end = if text.ends_with('\n') { "" } else { "\n" };
+            return Ok(write!(AboveProgress, "{text}{end}")?);
+        }
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
         if !text.ends_with('\n') {

@@ -217,6 +217,28 @@ impl Files {
         self.open_written(path, OFlags::empty())
     }
 
+    /// Opens the pipe at `path` for writing, without waiting for a reader, and makes the pipe if there is no file. `None`
+    /// while no program reads the pipe. Writes do not wait either.
+    ///
+    /// # Errors
+    /// If the file at `path` is not a pipe, or if it cannot be made. Below a directory, files are regular ones.
+    pub fn open_pipe(&self, path: &Path) -> io::Result<Option<File>> {
+        if self.below.is_some() {
+            return Err(not_regular());
+        }
+        match fs::mkfifoat(CWD, path, Mode::from_raw_mode(0o666)) {
+            Err(Errno::EXIST) | Ok(()) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !self.file_type(path)?.is_fifo() {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a pipe"));
+        }
+        match self.open_as(path, OFlags::WRONLY) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => Ok(None),
+            file => file.map(Some),
+        }
+    }
+
     /// Type of the file at `path`, after following links.
     pub fn file_type(&self, path: &Path) -> io::Result<FileType> {
         let place = self.place(path)?;
@@ -337,7 +359,11 @@ fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"))
+    Err(not_regular())
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, "it is not a regular file")
 }
 
 fn make_directory(directory: impl AsFd, name: &OsStr) -> rustix::io::Result<()> {
@@ -512,6 +538,20 @@ mod tests {
         for name in ["inner/open", "relative/open", "absolute/open", "relative/back"] {
             assert_eq!(text(files.open(&root.join(name))).unwrap(), "open", "{name}");
         }
+    }
+
+    #[test]
+    fn pipe_is_made_and_opened_without_waiting_for_its_reader() {
+        let (_directory, root, below) = directories();
+        let (files, path) = (Files::default(), root.join("new"));
+        assert!(files.open_pipe(&path).unwrap().is_none());
+        let mut reader = files.open_once(&path).unwrap();
+        std::io::Write::write_all(&mut files.open_pipe(&path).unwrap().unwrap(), b"text").unwrap();
+        let mut text = [0; 4];
+        reader.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"text");
+        assert!(files.open_pipe(&root.join("inner/open")).is_err(), "a regular file");
+        assert!(below.open_pipe(&path).is_err(), "of a client");
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub mod real_time;
 pub mod recorders;
 #[doc(hidden)]
 pub mod steps;
+pub mod stdout;
 pub mod summary;
 #[doc(hidden)]
 pub mod sync;

@@ -23,10 +23,10 @@ use as_parts::AsParts;
 use fxgraph::Control;
 use fxgraph::control::ShadowReport;
 use fxgraph::diagnostic::Severity;
-use fxgraph::flowgraph::Plan;
+use fxgraph::flowgraph::{Plan, PlannedBlock};
 use fxgraph::runtime::{BlockStats, EventKind, Handle, Report};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,8 @@ use std::time::{Duration, Instant};
                   130.\n\n\
                   SIGHUP applies the edited flowgraph file, like `PUT /api/v1/flowgraph`: all of it at one timestamp, or \
                   nothing if it has errors or needs a restart; with `--as-parts` at all parts, or at none. If the terminal of the program has gone, SIGHUP drains \
-                  the flowgraph like SIGTERM; under `nohup` it has no effect."
+                  the flowgraph like SIGTERM; under `nohup` it has no effect.\n\n\
+                  If a block writes samples to stdout, the results go to stderr."
 )]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Run {
@@ -122,6 +123,19 @@ impl Run {
         let signals = Signals::count_with_reloads()?;
         let check = || flowgraph::plan_and_sources(&self.target, Severity::Error, terminal);
         let (mut plan, sources) = signals.starting(|| false, check)??;
+        let writes_stdout = |block: &&PlannedBlock| {
+            block.resources.writes.iter().any(|path| path == Path::new(fxgraph::stdout::PATH))
+        };
+        if let Some(block) = plan.blocks.iter().find(writes_stdout) {
+            if self.as_parts {
+                return Err(Failure::failed(format!(
+                    "`{}` writes to stdout, which processes of parts do not have; write to a FIFO or a socket, or \
+                     run the part alone",
+                    block.name
+                )));
+            }
+            terminal.offer_stdout();
+        }
         if self.as_parts {
             let target = self.target.clone();
             return self.parts().run(&plan, &target, signals, terminal);

@@ -285,7 +285,8 @@ fn receive_buffers(plan: &Plan) -> Option<Check> {
 fn directories(plan: &Plan) -> Vec<Check> {
     let mut users: BTreeMap<PathBuf, BTreeSet<&str>> = BTreeMap::new();
     for block in &plan.blocks {
-        for path in &block.resources.writes {
+        let is_file = |path: &&PathBuf| path.as_path() != Path::new(fxgraph::stdout::PATH);
+        for path in block.resources.writes.iter().filter(is_file) {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let directory = plan.output_directory.join(parent.unwrap_or(Path::new(".")));
             users.entry(directory).or_default().insert(&block.name);
