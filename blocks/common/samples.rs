@@ -12,3 +12,25 @@ pub enum Samples {
     /// Complex samples: the centre of the band is at 0 Hz, and their rate is the bandwidth.
     Complex,
 }
+
+/// Axis of the channels of a recording or of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChannelAxis {
+    /// Polarisations.
+    #[default]
+    Pol,
+    /// Antennas.
+    Antenna,
+}
+
+impl ChannelAxis {
+    /// Name of the axis.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pol => "pol",
+            Self::Antenna => "antenna",
+        }
+    }
+}

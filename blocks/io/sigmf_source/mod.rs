@@ -7,6 +7,7 @@ mod grid;
 mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
+use crate::common::samples::ChannelAxis;
 use crate::io::file_source::Pace;
 use crate::io::pace::{default_catch_up, reject_catch_up};
 use crate::io::played_file::contradicts_itself;
@@ -19,21 +20,8 @@ use fxgraph::{
 };
 use fxgraph_formats::sigmf::{Archive, Datatype, Layout, MAX_BYTES, Meta, Number};
 use grid::Grid;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read};
-
-/// Axis of the channels of a recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ChannelAxis {
-    /// Polarisations.
-    #[default]
-    Pol,
-    /// Antennas.
-    Antenna,
-}
 
 /// Parameters of `sigmf_source`.
 #[derive(Clone, Debug, Kind)]
@@ -222,11 +210,7 @@ impl SigmfSource {
                 samples.len
             ));
         }
-        let name = match self.channel_axis {
-            ChannelAxis::Pol => "pol",
-            ChannelAxis::Antenna => "antenna",
-        };
-        let several = (layout.channels > 1).then(|| Axis::new(name, layout.channels));
+        let several = (layout.channels > 1).then(|| Axis::new(self.channel_axis.name(), layout.channels));
         let half = if layout.datatype.is_complex { 1.0 } else { 0.5 };
         let bandwidth_hz = content.bandwidth_hz.unwrap_or(layout.sample_rate_hz * half);
         if self.sideband.is_some() && layout.frequency_hz.is_none() {
