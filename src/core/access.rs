@@ -199,6 +199,12 @@ impl ExecutedPath {
     pub fn open(&self) -> io::Result<File> {
         self.0.open()
     }
+
+    /// The file `name` in the directory of this one, with the same allowed directory.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> Self {
+        Self(self.0.with(self.0.path().with_file_name(name).display().to_string()))
+    }
 }
 
 /// A parameter that names a file which the block executes.

@@ -179,7 +179,9 @@ pub(super) fn compile_cached(
         add(&source.name);
         add(&source.text);
     }
-    let mut key = format!("{}-{architecture}-", program.name.trim_end_matches(".cu"));
+    // A file that a user named has a path.
+    let name = program.name.rsplit('/').next().unwrap_or_default().trim_end_matches(".cu");
+    let mut key = format!("{name}-{architecture}-");
     for byte in &hash.finalize()[..16] {
         let _ = write!(key, "{byte:02x}");
     }
@@ -195,6 +197,20 @@ pub(super) fn compile_cached(
         keep(&file, &cubin);
     }
     Ok(cubin)
+}
+
+/// Compiles `program`, which may include `headers`, without a GPU. The result is in the user's cache, where
+/// [`Program::compile`](super::Program::compile) finds it on a GPU of this architecture.
+///
+/// # Errors
+/// As for [`compile`].
+pub fn precompile(
+    program: &Source,
+    headers: &[Source],
+    architecture: &str,
+) -> Result<(), CudaError> {
+    let headers: Vec<Source> = included(program, headers).into_iter().cloned().collect();
+    compile_cached(program, &headers, architecture, &[]).map(drop)
 }
 
 /// Returns the cache directory of compiled kernels; `None` for a user without a home directory.

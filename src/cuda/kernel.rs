@@ -119,12 +119,12 @@ impl Program {
     /// If the program has no such kernel, or if the GPU has less shared memory.
     pub fn kernel(
         self: &Arc<Self>,
-        name: &'static str,
+        name: &str,
         shared_bytes: usize,
     ) -> Result<Kernel, CudaError> {
         let mut kernel = Kernel {
             program: Arc::clone(self),
-            name,
+            name: name.to_owned(),
             shared_bytes,
             function: Function(std::ptr::null_mut()),
             generation: 0,
@@ -170,7 +170,7 @@ unsafe impl Sync for Function {}
 /// A kernel of a program, ready to launch.
 pub struct Kernel {
     program: Arc<Program>,
-    name: &'static str,
+    name: String,
     shared_bytes: usize,
     function: Function,
     /// Generation of the module of `function`.
@@ -226,11 +226,11 @@ impl Kernel {
         }
         let no_kernel = || CudaError::NoKernel {
             program: self.program.source.name.to_string(),
-            kernel: self.name.to_owned(),
+            kernel: self.name.clone(),
         };
         let modules = self.program.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Module(module)) = modules.last() else { return Err(no_kernel()) };
-        let name = CString::new(self.name).map_err(|_| no_kernel())?;
+        let name = CString::new(self.name.as_str()).map_err(|_| no_kernel())?;
         self.program.device.bind()?;
         // SAFETY: the module is loaded as long as the program lives.
         let function =

@@ -28,6 +28,7 @@ pub use change::state::{
 };
 pub use change::take_back::{Replaced, Restored};
 pub use cut::{Loopback, PartPlan, Rate, Stream};
+pub use language::expression::compute;
 pub use language::expect::{Alongside, Check, Expect, Run, Tap, TestHead, TestSpec};
 pub use language::hosts::{Host, HostClass, Hosts, Network};
 pub use language::latency::{DEFAULT_LATENCY_SECONDS, FrameReason, SourceFrame};
@@ -45,7 +46,7 @@ pub use plan::draw;
 pub use plan::estimate::{Estimate, Load, MeasuredLoad, Work, estimate};
 pub use plan::flowgraph::{ParameterInfo, Plan};
 pub use plan::memory::{BlockMemory, Memory, PoolMemory, beside_frames};
-pub use text::parse::{MAX_BYTES, read_value};
+pub use text::parse::{MAX_BYTES, read_tree, read_value};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -55,6 +55,15 @@ pub fn read_value(text: &str) -> Result<Value, String> {
     parse(0, text).map(|node| node.value).map_err(|problems| first(problems).unwrap_or_default())
 }
 
+/// Reads `text`, which is not a flowgraph file but has its syntax, such as a declaration within another file. Places are
+/// bytes of `text`.
+///
+/// # Errors
+/// All syntax errors that were found, at least one.
+pub fn read_tree(text: &str) -> Result<Node, Vec<Diagnostic>> {
+    parse(0, text)
+}
+
 /// Returns the tree of `text`, or the diagnostics.
 pub(crate) fn parse(file: u32, text: &str) -> Result<Node, Vec<Diagnostic>> {
     if text.len() > MAX_BYTES {

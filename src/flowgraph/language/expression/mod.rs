@@ -7,9 +7,31 @@ mod eval;
 mod parse;
 mod value;
 
+use fxgraph_core::diagnostic::Span;
+use fxgraph_core::tree::{Node, Value};
+use std::ops::Range;
+
 pub(crate) use eval::evaluate;
 pub(crate) use parse::names;
 pub(crate) use value::{to_node, to_scalar, to_value};
+
+/// Computes an expression that is not in a flowgraph file, such as a length in a declaration. `names` returns the value of
+/// a name; `None` if it is unknown. The time is bounded by the length of the text: there are no loops.
+///
+/// # Errors
+/// The bytes of `text` that are wrong, and the reason in one line.
+pub fn compute(
+    text: &str,
+    names: &dyn Fn(&str) -> Option<Value>,
+) -> Result<Value, (Range<usize>, String)> {
+    let mut scalar = |name: &str| {
+        let value = names(name).ok_or(None)?;
+        to_scalar(&Node::new(value, Span::default())).ok_or(None)
+    };
+    evaluate(text, &mut scalar)
+        .map(|scalar| to_value(&scalar))
+        .map_err(|problem| (problem.start..problem.end, problem.message))
+}
 
 /// A value in an expression.
 #[derive(Clone, Debug, PartialEq)]
