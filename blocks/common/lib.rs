@@ -11,6 +11,7 @@ pub mod gaps;
 pub mod gpu;
 pub mod link;
 pub mod live;
+pub mod net;
 pub mod nyquist;
 pub mod output_level;
 pub mod pace;

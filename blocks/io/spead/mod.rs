@@ -23,18 +23,14 @@
 //! - [`second_sender`]: two senders of one stream
 //! - [`pcap`]: datagrams from a capture file; `pcapng`: its newer format
 
-pub mod address;
 pub mod chosen;
 pub mod control;
 pub mod datagrams;
 pub mod descriptor;
 pub mod endpoint;
-pub mod family;
-pub mod interface;
 #[cfg(test)]
 mod ipv6_tests;
 pub mod item;
-pub mod membership;
 #[cfg(test)]
 pub(crate) mod namespace;
 pub mod outage;
@@ -47,10 +43,13 @@ pub mod port;
 pub mod receive;
 pub mod second_sender;
 pub mod send;
-pub mod sockets;
+#[cfg(test)]
+mod sockets_tests;
 pub mod timestamp;
 #[cfg(any(feature = "xdp", test))]
 pub mod xdp;
 #[cfg(not(any(feature = "xdp", test)))]
 #[path = "xdp_absent.rs"]
 pub mod xdp;
+
+pub use fxgraph_common::net::{address, family, interface, membership, sockets};

@@ -68,7 +68,7 @@ impl Family {
     }
 
     /// Gives `socket` only the multicast groups that it has joined itself.
-    pub(super) fn only_own_groups(self, socket: &Socket) -> io::Result<()> {
+    pub fn only_own_groups(self, socket: &Socket) -> io::Result<()> {
         match self {
             Self::V4 => socket.set_multicast_all_v4(false),
             Self::V6 => socket.set_multicast_all_v6(false),
@@ -76,7 +76,7 @@ impl Family {
     }
 
     /// Lets multicast packets of `socket` pass `ttl` routers, and arrive on this host, too.
-    pub(super) fn set_multicast(self, socket: &Socket, ttl: u32) -> io::Result<()> {
+    pub fn set_multicast(self, socket: &Socket, ttl: u32) -> io::Result<()> {
         match self {
             Self::V4 => {
                 socket.set_multicast_ttl_v4(ttl)?;
@@ -101,7 +101,7 @@ pub fn needs_scope(ip: IpAddr) -> bool {
 }
 
 /// Joins `group` with `socket` on interface number `index`; 0: where the route leads.
-pub(super) fn join(socket: &Socket, group: IpAddr, index: u32) -> io::Result<()> {
+pub fn join(socket: &Socket, group: IpAddr, index: u32) -> io::Result<()> {
     match group {
         IpAddr::V4(group) => {
             socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
@@ -111,7 +111,7 @@ pub(super) fn join(socket: &Socket, group: IpAddr, index: u32) -> io::Result<()>
 }
 
 /// Leaves `group`, which `socket` has joined on interface number `index`.
-pub(super) fn leave(socket: &Socket, group: IpAddr, index: u32) -> io::Result<()> {
+pub fn leave(socket: &Socket, group: IpAddr, index: u32) -> io::Result<()> {
     match group {
         IpAddr::V4(group) => {
             socket.leave_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
@@ -121,12 +121,7 @@ pub(super) fn leave(socket: &Socket, group: IpAddr, index: u32) -> io::Result<()
 }
 
 /// Joins `group` like [`join`], for packets of `source`.
-pub(super) fn join_source(
-    socket: &Socket,
-    group: IpAddr,
-    source: IpAddr,
-    index: u32,
-) -> io::Result<()> {
+pub fn join_source(socket: &Socket, group: IpAddr, source: IpAddr, index: u32) -> io::Result<()> {
     let level = match group {
         IpAddr::V4(_) => libc::IPPROTO_IP,
         IpAddr::V6(_) => libc::IPPROTO_IPV6,
@@ -160,7 +155,7 @@ fn storage(ip: IpAddr) -> libc::sockaddr_storage {
 
 /// Returns `address` for the kernel, and its length: in the memory of a `sockaddr_in6` also a `sockaddr_in`, which has
 /// the address in the place of the flow information.
-pub(super) fn name(address: SocketAddr) -> (libc::sockaddr_in6, libc::socklen_t) {
+pub fn name(address: SocketAddr) -> (libc::sockaddr_in6, libc::socklen_t) {
     let (family, flowinfo, ip, scope, bytes) = match address {
         SocketAddr::V4(v4) => {
             let ip = v4.ip().to_bits().to_be();
@@ -182,7 +177,7 @@ pub(super) fn name(address: SocketAddr) -> (libc::sockaddr_in6, libc::socklen_t)
 }
 
 /// Returns the address and port in `name`, as [`name()`] writes them.
-pub(super) fn of_name(name: &libc::sockaddr_in6) -> (IpAddr, u16, u32) {
+pub fn of_name(name: &libc::sockaddr_in6) -> (IpAddr, u16, u32) {
     let port = u16::from_be(name.sin6_port);
     if i32::from(name.sin6_family) == libc::AF_INET {
         return (Ipv4Addr::from_bits(u32::from_be(name.sin6_flowinfo)).into(), port, 0);

@@ -26,12 +26,12 @@ const RELEASE: Duration = Duration::from_secs(1);
 pub struct Listener {
     socket: Socket,
     /// The multicast group that it has joined.
-    pub(super) membership: Option<Membership>,
+    pub membership: Option<Membership>,
 }
 
 impl Listener {
     /// The socket, and the multicast group that it has joined.
-    pub(super) fn group(&mut self) -> Option<(&Socket, &mut Membership)> {
+    pub fn group(&mut self) -> Option<(&Socket, &mut Membership)> {
         self.membership.as_mut().map(|membership| (&self.socket, membership))
     }
 }
@@ -189,8 +189,7 @@ fn on_link(address: SocketAddr, interface: Option<&str>) -> (SocketAddr, Option<
 
 /// Binds `address` with a socket that no thread reads, and joins its group on interface number `interface`: the address
 /// is this program's, and switches deliver the group.
-#[cfg_attr(not(any(feature = "xdp", test)), expect(dead_code))]
-pub(super) fn reserve(address: SocketAddr, interface: u32) -> Result<Socket, BlockError> {
+pub fn reserve(address: SocketAddr, interface: u32) -> Result<Socket, BlockError> {
     let open = || {
         let socket = create(address, false)?;
         let _ = socket.set_recv_buffer_size(0);
@@ -222,7 +221,7 @@ fn bind(socket: &Socket, address: SocketAddr) -> io::Result<()> {
 
 /// Tries again while `taken`, an error of the system, says that a socket which this program closed is still open: the
 /// kernel ends some later, and a process that this one starts has copies of all until it runs its own program.
-pub(super) fn once_released(taken: i32, bind: impl Fn() -> io::Result<()>) -> io::Result<()> {
+pub fn once_released(taken: i32, bind: impl Fn() -> io::Result<()>) -> io::Result<()> {
     let deadline = Instant::now() + RELEASE;
     loop {
         match bind() {
@@ -290,7 +289,11 @@ pub fn buffer_bytes(socket: &Socket) -> usize {
     socket.recv_buffer_size().unwrap_or(0) / 2
 }
 
-pub(super) fn set_option(socket: &Socket, level: i32, name: i32, value: i32) -> io::Result<()> {
+/// Sets the option `name` of `level` to `value`.
+///
+/// # Errors
+/// If the kernel does not set it.
+pub fn set_option(socket: &Socket, level: i32, name: i32, value: i32) -> io::Result<()> {
     // SAFETY: the option's value is one int that outlives the call, and its size is given.
     let rc = unsafe {
         libc::setsockopt(
@@ -349,6 +352,3 @@ fn memory(socket: &Socket) -> Option<[u32; libc::SK_MEMINFO_DROPS as usize + 1]>
     };
     (rc == 0).then_some(info)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,11 +1,11 @@
 //! Tests of the sockets of receivers.
 #![allow(clippy::unwrap_used)]
 
-use super::*;
+use super::sockets::*;
 use crate::io::spead::datagrams::Datagrams;
 use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::receive::Batch;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 fn loopback(port: u16) -> SocketAddr {
