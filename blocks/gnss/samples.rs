@@ -2,8 +2,7 @@
 
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Band, Dtype, PortType, Rejection, Sideband};
-use fxgraph_dsp::gnss::Planes;
-use fxgraph_dsp::gnss::system::CARRIER_HZ;
+use fxgraph_dsp::gnss::{Carriers, Planes, System};
 use std::ops::Range;
 
 /// Supported types of samples.
@@ -25,8 +24,8 @@ pub struct Samples {
     pub frame_ticks: u64,
     /// Whether the spectrum is inverted: values are conjugated when they are read.
     pub is_inverted: bool,
-    /// Frequency of the carrier in the samples as they are read, without Doppler shift.
-    pub carrier_hz: f64,
+    /// Frequencies of carriers in the samples as they are read, without Doppler shift.
+    pub carriers: Carriers,
 }
 
 impl Samples {
@@ -34,13 +33,14 @@ impl Samples {
     #[must_use]
     pub fn complex(dtype: Dtype, antennas: usize, samples: usize, rate_hz: f64) -> Self {
         let frame_ticks = samples as u64;
-        Self { dtype, antennas, samples, rate_hz, frame_ticks, is_inverted: false, carrier_hz: 0.0 }
+        let carriers = Carriers::At(0.0);
+        Self { dtype, antennas, samples, rate_hz, frame_ticks, is_inverted: false, carriers }
     }
 
     /// Reads the type from `port`, input number `index`; returns all diagnostics at once.
     ///
-    /// The carrier is at the parameter `intermediate_hz` if it is given, a frequency of the samples as they arrive;
-    /// otherwise where the band of the port has it, or at 0 Hz.
+    /// All carriers are at the parameter `intermediate_hz` if it is given, a frequency of the samples as they arrive;
+    /// otherwise each is where the band of the port has it, or at 0 Hz without a band.
     pub fn of_port(
         port: &PortType,
         index: usize,
@@ -83,11 +83,11 @@ impl Samples {
             );
         }
         let is_inverted = port.band.is_some_and(|band| band.sideband == Sideband::Lower);
-        let carrier_hz = match (intermediate_hz, &port.band) {
-            (Some(hz), _) if is_inverted => -hz,
-            (Some(hz), _) => hz,
-            (None, Some(band)) => CARRIER_HZ - zero_hz(band, is_complex),
-            (None, None) => 0.0,
+        let carriers = match (intermediate_hz, &port.band) {
+            (Some(hz), _) if is_inverted => Carriers::At(-hz),
+            (Some(hz), _) => Carriers::At(hz),
+            (None, Some(band)) => Carriers::Around(zero_hz(band, is_complex)),
+            (None, None) => Carriers::At(0.0),
         };
         if rejections.is_empty() {
             Ok(Self {
@@ -97,11 +97,17 @@ impl Samples {
                 rate_hz,
                 frame_ticks: port.clock.samples_per_frame,
                 is_inverted,
-                carrier_hz,
+                carriers,
             })
         } else {
             Err(rejections)
         }
+    }
+
+    /// Frequency of the carrier of `system` in the samples as they are read, without Doppler shift.
+    #[must_use]
+    pub fn carrier_hz(&self, system: System) -> f64 {
+        self.carriers.hz(system)
     }
 
     /// Ticks of the clock, and the number of samples that take as many.
@@ -191,7 +197,7 @@ mod tests {
             (Dtype::I8, band(1575e6, -6e6), None, -2.58e6),
             (Dtype::I8, None, Some(3e6), 3e6),
         ] {
-            let carrier_hz = samples(dtype, band, intermediate_hz).carrier_hz;
+            let carrier_hz = samples(dtype, band, intermediate_hz).carrier_hz(System::GpsL1Ca);
             assert!((carrier_hz - expected).abs() < 1e-3, "{dtype} {band:?}: {carrier_hz}");
         }
     }

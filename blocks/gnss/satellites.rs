@@ -23,7 +23,7 @@ pub fn outside_band(
     samples: &Samples,
 ) -> Option<(String, String)> {
     let half_hz = samples.rate_hz / 2.0;
-    let carrier_hz = samples.carrier_hz + doppler_hz;
+    let carrier_hz = samples.carrier_hz(system) + doppler_hz;
     let name = system.name();
     // The lobes of real samples must not reach those of their negative frequencies.
     let needed_hz = LEAST_PART * system.main_lobe_hz() * if samples.is_real() { 2.0 } else { 1.0 };
@@ -93,11 +93,14 @@ pub fn reject_satellites<'a>(
     }
     for satellite in satellites.take(MAX_SATELLITES) {
         let system = satellite.system;
-        if satellite.prn == 0 || satellite.prn > system.last_prn() {
-            let (name, last) = (system.name(), system.last_prn());
-            let message =
-                format!("`prn` of {name} must be between 1 and {last}, got {}", satellite.prn);
-            reject(message, format!("give a number from 1 to {last}"));
+        let prns = system.prns();
+        if !prns.contains(&satellite.prn) {
+            let (name, first, last) = (system.name(), prns.start(), prns.end());
+            let message = format!(
+                "`prn` of {name} must be between {first} and {last}, got {}",
+                satellite.prn
+            );
+            reject(message, format!("give a number from {first} to {last}"));
         }
         let numbers = [
             ("doppler_hz", satellite.doppler_hz, MAX_DOPPLER_HZ),

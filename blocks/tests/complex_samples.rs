@@ -5,7 +5,6 @@ use crate::gnss::gnss_acquisition::{Acquired, VALUES};
 use fxgraph::control::Control;
 use fxgraph::flowgraph::load_text;
 use fxgraph::runtime::{Options, Prepared};
-use fxgraph_dsp::gnss::system::CARRIER_HZ;
 use fxgraph_dsp::gnss::{System, codes};
 use fxgraph_dsp::random::Random;
 use fxgraph_formats::vdif;
@@ -19,6 +18,8 @@ const RATE_HZ: f64 = 4.096e6;
 /// Samples of a frame: 20 ms, as the acquisition needs.
 const FRAME: usize = 81_920;
 const FRAMES: usize = 3;
+/// Carrier of GPS L1.
+const CARRIER_HZ: f64 = 1575.42e6;
 /// Frequency on the sky at 0 Hz of the samples.
 const CENTRE_HZ: f64 = 1575.0e6;
 const CHANNELS: usize = 64;

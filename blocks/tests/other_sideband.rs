@@ -12,10 +12,12 @@ use super::examples::{can_run, directory, text};
 use fxgraph::elements::value;
 use fxgraph::flowgraph::{Plan, load_in};
 use fxgraph::{Band, DeviceName, Dtype, PortType, Sideband};
-use fxgraph_dsp::gnss::system::CARRIER_HZ;
 use num_complex::Complex64;
 use serde_json::{Value, json};
 use std::path::Path;
+
+/// Carrier of GPS L1.
+const CARRIER_HZ: f64 = 1575.42e6;
 
 /// Kinds for which another relation holds, each with the reason: the same frames give the same output, without
 /// conjugation.

@@ -68,7 +68,7 @@ impl GnssAcquisition {
         Settings {
             samples: samples.samples,
             rate_hz: samples.rate_hz,
-            carrier_hz: samples.carrier_hz,
+            carriers: samples.carriers,
             max_doppler_hz: self.max_doppler_hz,
             false_alarm_probability: self.false_alarm_probability,
         }
@@ -119,12 +119,12 @@ impl GnssAcquisition {
                 }
             }
         }
-        let carrier_hz = samples.map_or(0.0, |samples| samples.carrier_hz);
+        let carrier_hz = |system| samples.map_or(0.0, |samples| samples.carrier_hz(system));
         let edge = |candidate: &Candidate| Satellite {
             system: candidate.system,
             prn: candidate.prn,
             // The end of the search range farther from 0 may leave the band.
-            doppler_hz: max_doppler_hz.copysign(carrier_hz),
+            doppler_hz: max_doppler_hz.copysign(carrier_hz(candidate.system)),
             code_phase_chips: 0.0,
             carrier_turns: 0.0,
             at_timestamp: 0,

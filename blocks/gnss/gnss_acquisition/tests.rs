@@ -6,7 +6,6 @@ use crate::gnss::gnss_signal_simulator::GnssSignalSimulator;
 use fxgraph::Next;
 use fxgraph::edge::Harness;
 use fxgraph::{Env, Ports};
-use fxgraph_dsp::gnss::phase::code_rate_hz;
 use serde_json::{Value, json};
 
 /// Returns the results of a search of simulated frames, `[frame][satellite]`.
@@ -69,7 +68,7 @@ fn satellites_are_found_with_their_doppler_shift_and_code_phase() {
             (1, System::GpsL1Ca, 7, 1234.0, 700.3),
             (3, System::GpsL1Ca, 22, -3987.0, 12.9),
         ] {
-            let rate = code_rate_hz(doppler_hz);
+            let rate = system.code_rate_hz(doppler_hz);
             for (frame, rows) in [(0, &found[0]), (2, &found[2])] {
                 let acquired = Acquired::found(rows[place]).unwrap();
                 assert_eq!((acquired.system, acquired.prn), (system, prn));

@@ -80,7 +80,7 @@ fn is_argument(words: usize) -> bool {
 pub(super) fn device_bytes(parameters: &GnssCorrelator, shape: &Shape) -> usize {
     const MANY_MULTIPROCESSORS: usize = 256;
     let geometry = geometry(parameters, shape, MANY_MULTIPROCESSORS);
-    let of_system = |system: System| system.last_prn() * row_bytes(system, geometry.window);
+    let of_system = |system: System| system.prns().count() * row_bytes(system, geometry.window);
     let codes: usize = systems(parameters).into_iter().map(of_system).sum();
     let [runs, sets, antennas] = geometry.blocks(shape);
     let words = channel_words(shape);
@@ -97,7 +97,7 @@ impl Codes {
         let mut ahead = Vec::new();
         for system in systems(parameters) {
             let begin = bytes.len();
-            let replicas = (1..=system.last_prn()).filter_map(|prn| Replica::new(system, prn));
+            let replicas = system.prns().filter_map(|prn| Replica::new(system, prn));
             let replicas: Vec<Replica> = replicas.collect();
             let Some(first) = replicas.first() else { continue };
             let least = replicas.iter().flat_map(Replica::entries).min().copied().unwrap_or(0);
@@ -151,7 +151,7 @@ impl Codes {
             nco.code_step,
             nco.carrier,
             nco.carrier_step,
-            (begin + row * (channel.prn - 1)) as u64,
+            (begin + row * (channel.system.place(channel.prn) - 1)) as u64,
             words(channel.replica.entries().len(), place),
             channel.replica.scale().to_bits(),
             words(start - skipped, skipped),

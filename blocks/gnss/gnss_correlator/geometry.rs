@@ -6,7 +6,6 @@ use fxgraph::cuda::Defines;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, Rejection};
 use fxgraph_dsp::gnss::System;
-use fxgraph_dsp::gnss::system::{CARRIER_HZ, CHIP_RATE_HZ};
 
 /// Threads of a block.
 pub const THREADS: usize = 128;
@@ -50,9 +49,9 @@ fn component_bytes(shape: &Shape) -> usize {
 /// Returns the largest number of code entries per sample of `system`, for a carrier within the band.
 fn most_entries(system: System, shape: &Shape) -> f64 {
     let per_chip = system.entries_per_chip() as f64;
-    let Samples { rate_hz, carrier_hz, .. } = shape.samples;
-    let stretch = 1.0 + (0.5 * rate_hz + carrier_hz.abs()) / CARRIER_HZ;
-    CHIP_RATE_HZ * per_chip * stretch / rate_hz
+    let Samples { rate_hz, .. } = shape.samples;
+    let most_doppler_hz = 0.5 * rate_hz + shape.samples.carrier_hz(system).abs();
+    system.code_rate_hz(most_doppler_hz) * per_chip / rate_hz
 }
 
 /// Estimates the time of `blocks` thread blocks on a multiprocessor with `resident` blocks at once, each

@@ -142,7 +142,8 @@ impl GnssCorrelator {
                 BlockError::new(format!("satellite {} does not exist", satellite.label()))
             })?;
             let at_zero = Satellite { at_timestamp: 0, ..satellite.clone() };
-            let mut nco = Nco::new(&at_zero, &replica, samples.carrier_hz, samples.rate_hz, 0);
+            let carrier_hz = samples.carrier_hz(satellite.system);
+            let mut nco = Nco::new(&at_zero, &replica, carrier_hz, samples.rate_hz, 0);
             nco.go_back_ticks(satellite.at_timestamp, samples.ratio());
             let taps = taps(self, &replica);
             Ok(Channel { system: satellite.system, prn: satellite.prn, replica, nco, taps })
@@ -186,7 +187,9 @@ impl KindSpec for GnssCorrelator {
             let channels = parameters.channels(&shape.samples)?;
             let operations = Self::resources(block).operations_per_frame;
             let threads = threads_for(parameters.threads, operations).min(shape.satellites);
-            let shared_step = phase::turns(shape.samples.carrier_hz / shape.samples.rate_hz);
+            // Satellites with another carrier are multiplied sample by sample.
+            let carrier_hz = shape.samples.carrier_hz(parameters.satellites[0].system);
+            let shared_step = phase::turns(carrier_hz / shape.samples.rate_hz);
             Ok(Box::new(Mapped(cpu::Cpu::new(*shape, shared_step, channels, threads, env)?)))
         }),
         Implementation::<Self>::cuda(

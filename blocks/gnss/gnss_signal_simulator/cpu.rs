@@ -37,7 +37,8 @@ struct Signal {
     amplitude: f64,
     /// Phase at each antenna, in turns.
     turns: Vec<f64>,
-    periods_per_symbol: u64,
+    /// Number of code periods per data symbol; `None` for a pilot.
+    periods_per_symbol: Option<u64>,
     /// Seed of its data; `None` without data.
     seed: Option<u64>,
 }
@@ -57,7 +58,8 @@ impl Signal {
         // Rotors remove carriers; a negative step adds the carrier.
         rotors.set(nco.carrier_step.wrapping_neg());
         let power = 2.0 * 10.0_f64.powf(transmission.cn0_db_hz / 10.0) / rate_hz;
-        let number = satellite.system.number() * 100 + satellite.prn;
+        let system = satellite.system;
+        let number = system.number() * 100 + system.place(satellite.prn);
         Ok(Self {
             instructions: InstructionSet::best(),
             amplitude: parameters.noise_rms * power.sqrt() * replica.scale(),
@@ -67,7 +69,7 @@ impl Signal {
             turns: (0..parameters.antennas)
                 .map(|antenna| transmission.antenna_turns.get(antenna).copied().unwrap_or(0.0))
                 .collect(),
-            periods_per_symbol: satellite.system.periods_per_symbol(),
+            periods_per_symbol: system.signal().periods_per_symbol,
             seed: transmission
                 .data
                 .then(|| Random::of(parameters.seed, 0x6e73 + number as u64).bits()),
@@ -81,9 +83,10 @@ impl Signal {
         let wrap = u128::from(self.nco.code_wrap);
         let period = (phase / wrap) as u64;
         let left = (wrap - phase % wrap).div_ceil(u128::from(self.nco.code_step)) as u64;
-        let is_negative = self
-            .seed
-            .is_some_and(|seed| Random::of(seed, period / self.periods_per_symbol).bits() & 1 == 1);
+        let is_negative = match (self.seed, self.periods_per_symbol) {
+            (Some(seed), Some(periods)) => Random::of(seed, period / periods).bits() & 1 == 1,
+            _ => false,
+        };
         (if is_negative { -1.0 } else { 1.0 }, left)
     }
 

@@ -12,7 +12,7 @@ use fxgraph::{
     Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Rejection, Resources, Time, ValidityType,
 };
-use fxgraph_dsp::gnss::{Replica, Satellite};
+use fxgraph_dsp::gnss::{Carriers, Replica, Satellite};
 use fxgraph_dsp::satellite_parameters;
 
 /// Largest number of samples in a frame (all antennas together), and of antennas.
@@ -169,7 +169,7 @@ impl GnssSignalSimulator {
         }
         let satellites: Vec<_> = self.satellites.iter().map(Transmission::satellite).collect();
         let samples = Samples {
-            carrier_hz: self.intermediate_hz,
+            carriers: Carriers::At(self.intermediate_hz),
             ..Samples::complex(Dtype::Cf32, self.antennas, self.samples_per_frame, rate_hz)
         };
         rejections.extend(reject_satellites(satellites.iter(), Some(&samples).filter(|_| is_rate)));

@@ -5,7 +5,7 @@ use crate::gnss::gnss_acquisition::Acquired;
 use crate::gnss::samples::Samples;
 use crate::gnss::satellites::outside_band;
 use fxgraph_dsp::gnss::correlate::Rotors;
-use fxgraph_dsp::gnss::phase::{ENTRY, code_rate_hz, tap};
+use fxgraph_dsp::gnss::phase::{ENTRY, tap};
 use fxgraph_dsp::gnss::{BLOCK_SAMPLES, Correlator, Nco, Planes, Replica, Satellite, System};
 use num_complex::Complex64;
 use std::f64::consts::TAU;
@@ -26,14 +26,6 @@ const COAST_SECONDS: f64 = 5.0;
 /// Standard deviations of the mean of cos 2 phi of noise, whose variance is 1 / 2, that a lock exceeds too: after few
 /// periods the mean of noise is often above [`LOCKED`].
 const LOCK_DEVIATIONS: f64 = 5.0;
-
-/// Returns the offset of the early and the late replica in chips, on the slope of the correlation peak.
-fn spacing_chips(system: System) -> f64 {
-    match system {
-        System::GpsL1Ca => 0.5,
-        System::GalileoE1b => 0.15,
-    }
-}
 
 /// Settings of all loops.
 #[derive(Clone, Copy, Debug)]
@@ -99,12 +91,12 @@ impl Channel {
             at_timestamp: 0,
         };
         let replica = Replica::of(&satellite)?;
-        let spacing = spacing_chips(system);
+        let spacing = system.signal().subcarrier.spacing_chips();
         let slope = (replica.autocorrelation(spacing - 0.01)
             - replica.autocorrelation(spacing + 0.01))
             / 0.02;
-        let nco =
-            Nco::new(&satellite, &replica, loops.samples.carrier_hz, loops.samples.rate_hz, 0);
+        let carrier_hz = loops.samples.carrier_hz(system);
+        let nco = Nco::new(&satellite, &replica, carrier_hz, loops.samples.rate_hz, 0);
         let mut channel = Self {
             system,
             prn: acquired.prn,
@@ -211,8 +203,9 @@ impl Channel {
         // Keeps the frequency within the band, even without a signal.
         self.doppler_hz = self.doppler_hz.clamp(-0.5 * rate_hz, 0.5 * rate_hz);
         let per_chip = self.replica.per_chip() as f64;
-        self.nco.set_frequency((loops.samples.carrier_hz + frequency_hz) / rate_hz);
-        self.nco.set_code_rate(code_rate_hz(self.doppler_hz) * per_chip / rate_hz);
+        let carrier_hz = loops.samples.carrier_hz(self.system);
+        self.nco.set_frequency((carrier_hz + frequency_hz) / rate_hz);
+        self.nco.set_code_rate(self.system.code_rate_hz(self.doppler_hz) * per_chip / rate_hz);
         let (early, late) = (early.norm(), late.norm());
         if early + late > 0.0 {
             let error_chips = self.gain_chips * (early - late) / (early + late);

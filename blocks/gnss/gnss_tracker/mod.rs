@@ -13,6 +13,7 @@ use fxgraph::{
     At, Axis, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Rejection, Resources, ValidityType,
 };
+use fxgraph_dsp::gnss::System;
 
 /// Names of the values of a satellite in the output, in order.
 pub const LABELS: [&str; 10] = [
@@ -104,10 +105,15 @@ impl GnssTracker {
                 );
             }
         }
-        if let Some(samples) = samples.filter(|s| s.carrier_hz.abs() > s.rate_hz / 2.0) {
+        let is_outside = |samples: &Samples, system: &System| {
+            samples.carrier_hz(*system).abs() > samples.rate_hz / 2.0
+        };
+        if let Some(samples) =
+            samples.filter(|samples| System::ALL.iter().all(|system| is_outside(samples, system)))
+        {
             let message = format!(
                 "the carrier must be within half the sample rate of 0 Hz, got {} Hz",
-                samples.carrier_hz
+                samples.carrier_hz(System::GpsL1Ca)
             );
             let help = "give `intermediate_hz`, the frequency of the carrier in the samples";
             reject("intermediate_hz", message, help);

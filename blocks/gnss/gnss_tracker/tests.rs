@@ -9,7 +9,6 @@ use fxgraph::edge::Harness;
 use fxgraph::frame::Annotations;
 use fxgraph::{Env, Ports};
 use fxgraph_dsp::gnss::System;
-use fxgraph_dsp::gnss::phase::code_rate_hz;
 use serde_json::{Value, json};
 
 const RATE_HZ: f64 = 5e6;
@@ -175,7 +174,7 @@ fn loops_converge_within_2000_periods() {
             let row = row[0];
             assert_eq!(row[..3], [system.number() as f64, prn as f64, 1.0]);
             let seconds = ((frames / 2 + n + 1) * SAMPLES) as f64 / RATE_HZ;
-            let code = phase + code_rate_hz(doppler_hz) * seconds;
+            let code = phase + system.code_rate_hz(doppler_hz) * seconds;
             let errors = [
                 apart(row[5], code, system.chips() as f64),
                 row[4] - doppler_hz,
@@ -206,7 +205,7 @@ fn absent_satellite_is_dropped_and_missing_frames_are_bridged() {
     assert!(rows[59][1].iter().all(|value| *value == 0.0));
     let row = rows[59][0];
     assert!(row[2] > 0.5);
-    let expected = 9.5 + code_rate_hz(700.0) * 60.0 * SAMPLES as f64 / RATE_HZ;
+    let expected = 9.5 + System::GpsL1Ca.code_rate_hz(700.0) * 60.0 * SAMPLES as f64 / RATE_HZ;
     assert!(apart(row[5], expected, 1023.0).abs() < 0.05);
 }
 
@@ -259,7 +258,7 @@ fn gap_of_2_seconds_keeps_the_lock() {
     assert!(tracked.gauges[40..].iter().all(|gauges| gauges[0] == Some(1.0)));
     assert_eq!(tracked.dropped, 0);
     let row = tracked.rows[179][0];
-    let expected = 9.5 + code_rate_hz(700.0) * 180.0 * SAMPLES as f64 / RATE_HZ;
+    let expected = 9.5 + System::GpsL1Ca.code_rate_hz(700.0) * 180.0 * SAMPLES as f64 / RATE_HZ;
     assert!(row[2] > 0.5 && apart(row[5], expected, 1023.0).abs() < 0.05, "{row:?}");
     let [locked, followed] = tracked.seconds();
     let shown = 0.02 * (tracked.shown_as_locked() - 100) as f64;

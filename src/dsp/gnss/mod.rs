@@ -9,6 +9,7 @@ pub mod phase;
 pub mod planes;
 pub mod replica;
 pub mod satellite;
+pub mod subcarrier;
 pub mod system;
 
 pub use correlate::{BLOCK_SAMPLES, Correlator};
@@ -16,4 +17,5 @@ pub use phase::Nco;
 pub use planes::Planes;
 pub use replica::Replica;
 pub use satellite::Satellite;
-pub use system::System;
+pub use subcarrier::Subcarrier;
+pub use system::{Carriers, System};

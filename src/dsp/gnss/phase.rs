@@ -1,7 +1,6 @@
 //! Phases of code and carrier as integers, so that sums over days stay exact.
 
 use super::{Replica, Satellite};
-use crate::gnss::system::{CARRIER_HZ, CHIP_RATE_HZ};
 
 /// Fractional bits of a code phase; the 16 integer bits count entries of the replica.
 pub const CODE_FRACTION_BITS: u32 = 48;
@@ -158,13 +157,6 @@ impl Nco {
     pub fn carrier_turns(&self) -> f64 {
         self.carrier as f64 / 2.0_f64.powi(64)
     }
-}
-
-/// Returns the chip rate of a signal whose carrier is shifted by `doppler_hz`, in chips per second: code and carrier
-/// are shifted by the same fraction.
-#[must_use]
-pub fn code_rate_hz(doppler_hz: f64) -> f64 {
-    CHIP_RATE_HZ * (1.0 + doppler_hz / CARRIER_HZ)
 }
 
 /// Returns a correlator tap that is `chips` ahead (early), as a phase of the code less than its length.

@@ -1,12 +1,8 @@
 //! Replica of a satellite's code at the receiver: chips with their subcarrier.
 
-use super::codes::{chips, gps_l1_ca};
+use super::codes::{chips, gold};
 use super::{BLOCK_SAMPLES, Satellite, System};
 use std::sync::Arc;
-
-/// Levels of the two square waves of CBOC(6,1,1/11), whose powers have the ratio 10 to 1: the smallest integers whose
-/// ratio is the square root of 10 within 0.1 %.
-const CBOC_LEVELS: [i8; 2] = [79, 25];
 
 /// Entries after a period: more than a block of samples can advance. If the band contains the main lobes, there are at
 /// most three entries per sample, and 1 % more with the largest accepted Doppler shift.
@@ -34,8 +30,6 @@ impl Replica {
     }
 
     /// Creates the replica of satellite `prn`; `None` if the satellite does not exist.
-    ///
-    /// E1-B: `c (sqrt(10/11) sign(sin(2 pi t)) + sqrt(1/11) sign(sin(12 pi t)))`, `t` in chips.
     #[must_use]
     pub fn new(system: System, prn: usize) -> Option<Self> {
         Some(Self::of_chips(system, &chips(system, prn)?))
@@ -45,27 +39,23 @@ impl Replica {
     /// [`AUGMENTATION_DELAY_CHIPS`](super::codes::AUGMENTATION_DELAY_CHIPS).
     #[must_use]
     pub fn gold(delay_chips: usize) -> Self {
-        Self::of_chips(System::GpsL1Ca, &gps_l1_ca(delay_chips % 1023))
+        Self::of_chips(System::GpsL1Ca, &gold(delay_chips % 1023))
     }
 
     fn of_chips(system: System, chips: &[i8]) -> Self {
-        let (pattern, power) = match system {
-            System::GpsL1Ca => (vec![1], 1.0),
-            System::GalileoE1b => {
-                let [slow, fast] = CBOC_LEVELS;
-                let entry =
-                    |i| if i < 6 { slow } else { -slow } + if i % 2 == 0 { fast } else { -fast };
-                let power = f64::from(slow).powi(2) + f64::from(fast).powi(2);
-                ((0..12).map(entry).collect(), power)
-            }
+        let subcarrier = system.signal().subcarrier;
+        let per_chip = subcarrier.entries_per_chip();
+        let of_chip = |chip: &i8| {
+            let chip = *chip;
+            (0..per_chip).map(move |entry| chip * subcarrier.whole_level(entry))
         };
-        let entries = chips.iter().flat_map(|chip| pattern.iter().map(move |level| chip * level));
-        let entries: Vec<i8> = entries.collect();
+        let entries: Vec<i8> = chips.iter().flat_map(of_chip).collect();
+        let power: i64 = entries.iter().map(|entry| i64::from(*entry).pow(2)).sum();
         Self {
             extended: extend(&entries),
             period: entries.len(),
-            per_chip: pattern.len(),
-            scale: 1.0 / f64::sqrt(power),
+            per_chip,
+            scale: 1.0 / (power as f64 / entries.len() as f64).sqrt(),
         }
     }
 
@@ -150,8 +140,7 @@ mod tests {
         assert_eq!((replica.entries().len(), replica.per_chip()), (49104, 12));
         let power: f64 = replica.entries().iter().map(|v| f64::from(*v).powi(2)).sum();
         assert!((power / 49104.0 * replica.scale().powi(2) - 1.0).abs() < 1e-12);
-        let [slow, fast] = CBOC_LEVELS.map(f64::from);
-        assert!(((slow / fast).powi(2) - 10.0).abs() < 0.02);
+        assert!(((79.0_f64 / 25.0).powi(2) - 10.0).abs() < 0.02);
         // The first chip of satellite 1 is -1, and begins with both square waves high.
         assert_eq!(replica.entries()[..4], [-104, -54, -104, -54]);
         assert_eq!(replica.entries()[6..8], [54, 104]);

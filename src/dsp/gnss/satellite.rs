@@ -1,7 +1,5 @@
 //! Parameters of a satellite.
 
-use super::phase::code_rate_hz;
-
 /// Largest magnitude of a carrier shift, that of 1900 km/s. The chip rate then changes by less than 1 % of the
 /// nominal rate, as assumed by the length of [`Replica::extended`](super::Replica::extended).
 pub const MAX_DOPPLER_HZ: f64 = 1e7;
@@ -45,7 +43,7 @@ impl Satellite {
     /// Returns the chip rate in chips per second.
     #[must_use]
     pub fn code_rate_hz(&self) -> f64 {
-        code_rate_hz(self.doppler_hz)
+        self.system.code_rate_hz(self.doppler_hz)
     }
 
     /// Returns the name of the satellite as in receivers, such as `G07`.

@@ -3,7 +3,7 @@
 use super::Acquired;
 use crate::gnss::correlate::{ROW, Rotors, write_code};
 use crate::gnss::phase::tap;
-use crate::gnss::{BLOCK_SAMPLES, Nco, Planes, Replica, Satellite};
+use crate::gnss::{BLOCK_SAMPLES, Carriers, Nco, Planes, Replica, Satellite};
 use crate::simd::InstructionSet;
 use num_complex::{Complex32, Complex64};
 use std::f64::consts::TAU;
@@ -20,7 +20,7 @@ const RIDGE: f64 = 1e-6;
 /// Removes satellites from frames, period by period: data symbols change the sign at the beginning of a period only.
 pub struct Cancellation {
     rate_hz: f64,
-    carrier_hz: f64,
+    carriers: Carriers,
     rotors: Rotors,
     /// Implementation for the codes; the list of those that the CPU supports is made once.
     instructions: InstructionSet,
@@ -34,13 +34,13 @@ pub struct Cancellation {
 impl Cancellation {
     /// Allocates the memory for periods of at most `period` samples.
     #[must_use]
-    pub fn new(period: usize, rate_hz: f64, carrier_hz: f64) -> Self {
+    pub fn new(period: usize, rate_hz: f64, carriers: Carriers) -> Self {
         // The Doppler shift stretches a period by less than 1 %.
         let period = period + period / 100 + 2;
         let row = period.next_multiple_of(BLOCK_SAMPLES) + ROW;
         Self {
             rate_hz,
-            carrier_hz,
+            carriers,
             rotors: Rotors::default(),
             instructions: InstructionSet::best(),
             codes: vec![0; TAPS * row],
@@ -83,7 +83,8 @@ impl Cancellation {
         satellite: &Satellite,
         mut work: impl FnMut(&mut Self, &mut Planes, usize, usize),
     ) {
-        let mut nco = Nco::new(satellite, replica, self.carrier_hz, self.rate_hz, 0);
+        let carrier_hz = self.carriers.hz(satellite.system);
+        let mut nco = Nco::new(satellite, replica, carrier_hz, self.rate_hz, 0);
         let taps = OFFSETS.map(|chips| tap(chips, replica));
         let mut first = 0;
         while first < planes.len() {
@@ -190,7 +191,8 @@ impl Cancellation {
                 *model += weight * f32::from(*code);
             }
         }
-        let turns = (self.carrier_hz + satellite.doppler_hz) / self.rate_hz;
+        let carrier_hz = self.carriers.hz(satellite.system);
+        let turns = (carrier_hz + satellite.doppler_hz) / self.rate_hz;
         let (re, im) = planes.parts_mut(0);
         let parts = re[first..].iter_mut().zip(&mut im[first..]);
         for (n, ((re, im), model)) in parts.zip(&self.mixed[..len]).enumerate() {

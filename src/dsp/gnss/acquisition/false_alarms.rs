@@ -27,7 +27,7 @@ fn settings(samples: usize, rate_hz: f64, probability: f64) -> Settings {
     Settings {
         samples,
         rate_hz,
-        carrier_hz: 0.0,
+        carriers: Carriers::At(0.0),
         max_doppler_hz: 5000.0,
         false_alarm_probability: probability,
     }
@@ -45,7 +45,7 @@ fn simulate(planes: &mut Planes, sky: &Sky, settings: &Settings, seed: u64) {
         let satellite =
             Satellite { system, prn, doppler_hz, code_phase_chips, carrier_turns, at_timestamp };
         let replica = Replica::of(&satellite).expect("the satellite exists");
-        let mut nco = Nco::new(&satellite, &replica, settings.carrier_hz, settings.rate_hz, 0);
+        let mut nco = Nco::new(&satellite, &replica, 0.0, settings.rate_hz, 0);
         let amplitude = (10.0_f64.powf(cn0_db_hz / 10.0) / settings.rate_hz).sqrt();
         let mut rotors = Rotors::default();
         rotors.set(nco.carrier_step.wrapping_neg());

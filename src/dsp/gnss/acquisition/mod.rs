@@ -17,7 +17,7 @@ pub mod search;
 pub mod tail;
 
 use crate::gnss::codes::AUGMENTATION_DELAY_CHIPS;
-use crate::gnss::{Planes, Replica, System};
+use crate::gnss::{Carriers, Planes, Replica, System};
 use cancellation::Cancellation;
 use excision::Excision;
 use search::{Candidate, Depth, Grid, Peak, Scratch, Search};
@@ -80,8 +80,8 @@ pub struct Settings {
     pub samples: usize,
     /// Samples per second.
     pub rate_hz: f64,
-    /// Frequency of the carrier without Doppler shift.
-    pub carrier_hz: f64,
+    /// Frequencies of the carriers.
+    pub carriers: Carriers,
     /// Largest Doppler shift of either sign.
     pub max_doppler_hz: f64,
     /// Probability of a false detection, per satellite and search.
@@ -143,7 +143,7 @@ struct Hit {
 /// Returns the C/A codes of satellites that are not in `known`: GPS, augmentation systems and QZSS.
 fn others(known: &[(usize, usize)]) -> impl Iterator<Item = Replica> {
     let is_other = |prn: &usize| known.iter().all(|(_, known)| known != prn);
-    let gps = (1..=System::GpsL1Ca.last_prn()).filter(is_other);
+    let gps = System::GpsL1Ca.prns().filter(is_other);
     gps.filter_map(|prn| Replica::new(System::GpsL1Ca, prn))
         .chain(AUGMENTATION_DELAY_CHIPS.into_iter().map(Replica::gold))
 }
@@ -156,11 +156,9 @@ impl FrameSearch {
             let all = satellites.iter().enumerate();
             let of_system = all.filter(|(_, (s, _))| *s == system).map(|(i, (_, prn))| (i, *prn));
             let satellites: Vec<_> = of_system.collect();
-            let others: Vec<Replica> = match system {
-                System::GpsL1Ca => others(&satellites).collect(),
-                // Their search would take longer than all others; they leak little into other systems.
-                System::GalileoE1b => vec![],
-            };
+            // A search for other codes than C/A would take longer than all others; they leak little into other systems.
+            let others: Vec<Replica> =
+                if system == System::GpsL1Ca { others(&satellites).collect() } else { vec![] };
             let is_used = !(satellites.is_empty() && others.is_empty());
             let grid = Grid::new(settings, system).filter(|_| is_used)?;
             let search = Search::new(grid, &satellites, others);
@@ -172,12 +170,12 @@ impl FrameSearch {
         let bins = grids().map(|grid| grid.bins).max().unwrap_or(0);
         let candidates = systems.iter().map(|(search, _)| search.candidates.len()).sum();
         let period = grids().map(Grid::period_samples).max().unwrap_or(1);
-        let Settings { samples, rate_hz, carrier_hz, .. } = *settings;
+        let Settings { samples, rate_hz, carriers, .. } = *settings;
         let depth = Depth::Full;
         Self {
             planes: Planes::new(1, samples),
             excision: Excision::new(samples, rate_hz),
-            cancellation: Cancellation::new(period, rate_hz, carrier_hz),
+            cancellation: Cancellation::new(period, rate_hz, carriers),
             peaks: vec![Peak::default(); bins],
             hits: Vec::with_capacity(candidates),
             state: State { round: 0, depth, others_since: None, system: 0, candidate: 0, bin: 0 },

@@ -2,7 +2,6 @@
 
 use super::tail::{Cells, Tail, level, quantile};
 use super::{Acquired, Settings};
-use crate::gnss::phase::code_rate_hz;
 use crate::gnss::{Planes, Replica, System};
 use num_complex::Complex32;
 use rustfft::{Fft, FftPlanner};
@@ -35,7 +34,8 @@ impl Grid {
     #[must_use]
     pub fn new(settings: &Settings, system: System) -> Option<Self> {
         const MAX_LENGTH: usize = 1 << 26;
-        let Settings { samples, rate_hz, carrier_hz, max_doppler_hz, .. } = *settings;
+        let Settings { samples, rate_hz, carriers, max_doppler_hz, .. } = *settings;
+        let carrier_hz = carriers.hz(system);
         let period = system.period_seconds() * rate_hz;
         if !(period >= 2.0 && 2.0 * period.ceil() <= samples as f64) {
             return None;
@@ -365,7 +365,7 @@ impl Search {
         let middle = ((grid.periods - 1) / 2) as f64 * grid.period;
         let seconds = (middle + lag) / grid.rate_hz;
         let chips = grid.system.chips() as f64;
-        let code_phase_chips = (-code_rate_hz(doppler_hz) * seconds).rem_euclid(chips);
+        let code_phase_chips = (-grid.system.code_rate_hz(doppler_hz) * seconds).rem_euclid(chips);
         let candidate = &mut self.candidates[candidate];
         candidate.acquired = Acquired {
             statistic: best.statistic(),

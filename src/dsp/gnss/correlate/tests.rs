@@ -23,7 +23,7 @@ pub(in crate::gnss) fn satellite(index: usize, system: System) -> Satellite {
     let n = index as f64;
     Satellite {
         system,
-        prn: 1 + index % system.last_prn(),
+        prn: system.prns().nth(index % system.prns().count()).unwrap(),
         doppler_hz: 737.3 * n - 4321.1,
         code_phase_chips: 137.77 * n + 0.123,
         carrier_turns: 0.37 * n,

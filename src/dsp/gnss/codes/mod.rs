@@ -24,17 +24,16 @@ const GALILEO_E1B: &str = include_str!("galileo_e1b.hex");
 /// Returns the chips of satellite `prn`, each 1 (logic 0) or -1 (logic 1); `None` if the satellite does not exist.
 #[must_use]
 pub fn chips(system: System, prn: usize) -> Option<Vec<i8>> {
-    if prn == 0 || prn > system.last_prn() {
-        return None;
-    }
-    match system {
-        System::GpsL1Ca => Some(gps_l1_ca(G2_DELAY_CHIPS[prn - 1])),
-        System::GalileoE1b => galileo_e1b(prn),
-    }
+    if system.prns().contains(&prn) { (system.signal().code)(prn) } else { None }
+}
+
+/// Returns the C/A code of a satellite.
+pub(super) fn gps_l1_ca(prn: usize) -> Option<Vec<i8>> {
+    Some(gold(*G2_DELAY_CHIPS.get(prn.checked_sub(1)?)?))
 }
 
 /// Combines the sequences of two registers with 10 stages, the second one delayed by `delay` chips.
-pub(super) fn gps_l1_ca(delay: usize) -> Vec<i8> {
+pub(super) fn gold(delay: usize) -> Vec<i8> {
     let g1 = register(&[3, 10]);
     let g2 = register(&[2, 3, 6, 8, 9, 10]);
     let length = g1.len();
@@ -54,8 +53,9 @@ fn register(stages: &[usize]) -> Vec<bool> {
     (0..1023).map(step).collect()
 }
 
-fn galileo_e1b(prn: usize) -> Option<Vec<i8>> {
-    let digits = GALILEO_E1B.lines().nth(prn - 1)?;
+/// Returns the E1-B code of a satellite.
+pub(super) fn galileo_e1b(prn: usize) -> Option<Vec<i8>> {
+    let digits = GALILEO_E1B.lines().nth(prn.checked_sub(1)?)?;
     let chip = |digit: u32, bit: u32| if digit >> bit & 1 == 1 { -1 } else { 1 };
     let of_digit = |digit: u32| [3, 2, 1, 0].map(|bit| chip(digit, bit));
     Some(digits.chars().filter_map(|digit| digit.to_digit(16)).flat_map(of_digit).collect())
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn augmentation_codes_begin_as_published() {
-        let codes = AUGMENTATION_DELAY_CHIPS.map(gps_l1_ca);
+        let codes = AUGMENTATION_DELAY_CHIPS.map(gold);
         let first = |place: usize| {
             codes[place][..10].iter().fold(0, |word, &chip| word << 1 | u32::from(chip < 0))
         };
@@ -167,7 +167,8 @@ mod tests {
     #[test]
     fn other_satellites_have_no_chips() {
         for system in System::ALL {
-            assert!(chips(system, 0).is_none() && chips(system, system.last_prn() + 1).is_none());
+            let [before, after] = [*system.prns().start() - 1, *system.prns().end() + 1];
+            assert!(chips(system, before).is_none() && chips(system, after).is_none());
         }
     }
 }
