@@ -195,24 +195,30 @@ impl Ephemeris {
         }
     }
 
-    /// Accuracy of the range in metres, one standard deviation; `None` if the satellite gives no estimate (IS-GPS-200,
-    /// 20.3.3.3.1.3; Galileo OS SIS ICD, table 76).
+    /// Accuracy of the range in metres, one standard deviation; `None` if the satellite gives no estimate.
     #[must_use]
     pub fn accuracy_metres(&self) -> Option<f64> {
-        let index = f64::from(self.accuracy);
-        match (self.satellite.constellation, self.accuracy) {
-            (Constellation::Galileo, 0..=49) => Some(0.01 * index),
-            (Constellation::Galileo, 50..=74) => Some(0.5 + 0.02 * (index - 50.0)),
-            (Constellation::Galileo, 75..=99) => Some(1.0 + 0.04 * (index - 75.0)),
-            (Constellation::Galileo, 100..=125) => Some(2.0 + 0.16 * (index - 100.0)),
-            (Constellation::Galileo, _) | (_, 15..) => None,
-            // Rounded as the specification asks.
-            (_, 1) => Some(2.8),
-            (_, 3) => Some(5.7),
-            (_, 5) => Some(11.3),
-            (_, 0..=6) => Some(2.0_f64.powf(1.0 + 0.5 * index)),
-            (_, 7..) => Some(2.0_f64.powf(index - 2.0)),
-        }
+        accuracy_metres(self.satellite.constellation, self.accuracy)
+    }
+}
+
+/// Returns the accuracy in metres that an index means; `None` if the satellite gives no estimate (IS-GPS-200,
+/// 20.3.3.3.1.3; Galileo OS SIS ICD, table 76).
+#[must_use]
+pub fn accuracy_metres(constellation: Constellation, accuracy: u8) -> Option<f64> {
+    let index = f64::from(accuracy);
+    match (constellation, accuracy) {
+        (Constellation::Galileo, 0..=49) => Some(0.01 * index),
+        (Constellation::Galileo, 50..=74) => Some(0.5 + 0.02 * (index - 50.0)),
+        (Constellation::Galileo, 75..=99) => Some(1.0 + 0.04 * (index - 75.0)),
+        (Constellation::Galileo, 100..=125) => Some(2.0 + 0.16 * (index - 100.0)),
+        (Constellation::Galileo, _) | (_, 15..) => None,
+        // Rounded as the specification asks.
+        (_, 1) => Some(2.8),
+        (_, 3) => Some(5.7),
+        (_, 5) => Some(11.3),
+        (_, 0..=6) => Some(2.0_f64.powf(1.0 + 0.5 * index)),
+        (_, 7..) => Some(2.0_f64.powf(index - 2.0)),
     }
 }
 
