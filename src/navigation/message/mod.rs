@@ -8,11 +8,22 @@
 //! Sources: IS-GPS-200 (LNAV, and CNAV on L2C), IS-GPS-705 (CNAV on L5), Galileo open service signal-in-space interface
 //! control document (I/NAV, F/NAV).
 
+mod bits;
 mod channel;
+mod crc;
+mod fnav;
+mod galileo;
+mod inav;
+mod lnav;
+mod pieces;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod viterbi;
 
 pub use channel::{Channel, Counts};
 
-use crate::ephemeris::{Ephemeris, Klobuchar, Message, NeQuick, UtcParameters};
+use crate::ephemeris::{Ephemeris, Klobuchar, Message, NeQuick, SatelliteId, UtcParameters};
 use thiserror::Error;
 
 /// Signal that carries a message, and how: symbols, and periods of the code.
@@ -149,4 +160,101 @@ pub enum Decoded {
     NeQuick(NeQuick),
     /// Relation to UTC of the time of the satellite's system.
     Utc(UtcParameters),
+}
+
+/// Returns the symbols of the unit of `signal` that starts at [`Signal::unit_start`] of `seconds`, in seconds of GPS time
+/// since 1980-01-06: `[symbol]`, true for logic 1, which is sent as -1. The secondary code is not in them.
+pub fn encode(
+    signal: Signal,
+    broadcast: &Broadcast,
+    seconds: i64,
+) -> Result<Vec<bool>, OutOfRange> {
+    let start = signal.unit_start(seconds);
+    match signal.message() {
+        Message::Lnav => lnav::encode(broadcast, start),
+        Message::Inav => inav::encode(signal, broadcast, start),
+        Message::Fnav => fnav::encode(broadcast, start),
+        Message::Cnav => Err(OutOfRange { field: "CNAV", value: 0.0 }),
+    }
+}
+
+/// Content of a unit that every message has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Content {
+    /// Start of the unit in seconds of the week, if it is in the unit.
+    seconds: Option<u32>,
+    /// Full GPS week at the start of the unit, modulo the second number.
+    week: Option<(u32, u32)>,
+    /// Which piece of an ephemeris the unit has, and its issue.
+    piece: Option<(usize, Option<u16>)>,
+    /// Number of the satellite, if it is in the unit.
+    prn: Option<u8>,
+    is_alert: bool,
+}
+
+/// The newest symbols.
+struct Window {
+    symbols: Vec<f32>,
+    len: usize,
+}
+
+impl Window {
+    /// Creates a window of `len` symbols.
+    fn new(len: usize) -> Self {
+        Self { symbols: Vec::with_capacity(len), len }
+    }
+
+    /// Adds a symbol; returns whether the window is full.
+    fn add(&mut self, symbol: f32) -> bool {
+        if self.symbols.len() == self.len {
+            self.symbols.copy_within(1.., 0);
+            self.symbols[self.len - 1] = symbol;
+        } else {
+            self.symbols.push(symbol);
+        }
+        self.symbols.len() == self.len
+    }
+
+    /// The symbols, oldest first.
+    fn symbols(&self) -> &[f32] {
+        &self.symbols
+    }
+}
+
+/// An ephemeris without values, before they are read.
+fn blank() -> Ephemeris {
+    Ephemeris {
+        satellite: SatelliteId::gps(0),
+        message: Message::Lnav,
+        week: 0,
+        toe_seconds: 0.0,
+        toc_seconds: 0.0,
+        transmission_seconds: 0.0,
+        iode: 0,
+        iodc: 0,
+        sqrt_a: 0.0,
+        eccentricity: 0.0,
+        mean_anomaly: 0.0,
+        mean_motion_difference: 0.0,
+        perigee: 0.0,
+        node: 0.0,
+        node_rate: 0.0,
+        inclination: 0.0,
+        inclination_rate: 0.0,
+        cuc: 0.0,
+        cus: 0.0,
+        crc: 0.0,
+        crs: 0.0,
+        cic: 0.0,
+        cis: 0.0,
+        af0: 0.0,
+        af1: 0.0,
+        af2: 0.0,
+        group_delays: [0.0; 2],
+        health: 0,
+        accuracy: 0,
+        is_long_fit: false,
+        codes_on_l2: 0,
+        l2_p_data_off: false,
+    }
 }
