@@ -71,9 +71,12 @@ impl<K: TimedSink> PerBase<K> {
     fn change(&mut self, base: TimeBase) -> Result<(), BlockError> {
         self.block.finish()?;
         self.before += &self.summary.get();
-        self.number += 1;
         let mut parameters = self.parameters.clone();
-        parameters.continue_in_later_base(self.number);
+        let is_later = base.from > 0;
+        if is_later {
+            self.number += 1;
+            parameters.continue_in_later_base(self.number);
+        }
         let mut inputs = self.inputs.clone();
         inputs.iter_mut().for_each(|input| input.clock = input.clock.in_base(&base));
         let configured = Configured::new(parameters, &inputs).map_err(|rejections| {
@@ -83,9 +86,11 @@ impl<K: TimedSink> PerBase<K> {
             BlockError::new(format!("cannot continue with the new sync time: {text}"))
         })?;
         if let Some(uncertainty) = base.uncertainty() {
+            let measured =
+                if is_later { "after a restart of the sender" } else { "as the stream began" };
             let text = format!(
-                "the times of products from here on come from a sync time that was measured after a restart of the sender \
-                 and is {uncertainty}: set `sync_time_seconds` of the source and start again"
+                "the times of products from here on come from a sync time that was measured {measured} and is \
+                 {uncertainty}: set `sync_time_seconds` of the source and start again"
             );
             self.env.events.add(EventKind::Warning, text);
         }

@@ -135,7 +135,8 @@ impl FrameReader {
         self.edge.writer.wake();
         self.newest = Some(frame.header().timestamp);
         let base = frame.header().base;
-        if !base.is(&self.base) {
+        // The first base may have a sync time that its source has measured.
+        if base != self.base {
             self.base = base;
             self.bases.note(base);
         }
