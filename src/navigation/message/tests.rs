@@ -1,6 +1,8 @@
 //! Channels decode what [`encode`] returns, and nothing else.
 #![allow(clippy::unwrap_used)]
 
+mod rtklib;
+
 use super::*;
 use crate::ephemeris::WEEK_SECONDS;
 use fxgraph_time::Time;
@@ -236,4 +238,41 @@ fn channel_decodes_the_ephemeris_and_the_time_of_each_signal_with_either_sign() 
             }
         }
     }
+}
+
+/// Ephemerides whose values go through the range of their fields.
+fn files() -> Vec<Ephemeris> {
+    let mut random = Random::new(3);
+    let mut between = |least: f64, most: f64| least + (most - least) * random.uniform();
+    let mut of = |_| Ephemeris {
+        iode: between(0.0, 255.9) as u16,
+        sqrt_a: between(5100.0, 5200.0),
+        eccentricity: between(0.0, 0.03),
+        mean_anomaly: between(-3.1, 3.1),
+        mean_motion_difference: between(-1e-8, 1e-8),
+        perigee: between(-3.1, 3.1),
+        node: between(-3.1, 3.1),
+        node_rate: between(-1e-8, 1e-8),
+        inclination: between(0.9, 1.1),
+        inclination_rate: between(-1e-9, 1e-9),
+        cuc: between(-6e-5, 6e-5),
+        cus: between(-6e-5, 6e-5),
+        crc: between(-1000.0, 1000.0),
+        crs: between(-1000.0, 1000.0),
+        cic: between(-6e-5, 6e-5),
+        cis: between(-6e-5, 6e-5),
+        af0: between(-9e-4, 9e-4),
+        af1: between(-3e-9, 3e-9),
+        af2: between(-3e-15, 3e-15),
+        group_delays: [between(-5e-8, 5e-8), 0.0],
+        health: between(0.0, 63.9) as u16,
+        accuracy: between(0.0, 14.9) as u8,
+        ..gps_1()
+    };
+    let mut all: Vec<Ephemeris> = (0..3).map(&mut of).collect();
+    for ephemeris in &mut all {
+        ephemeris.iodc = 0x200 | ephemeris.iode;
+    }
+    all.push(gps_1());
+    all
 }
