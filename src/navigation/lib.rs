@@ -5,8 +5,11 @@
 
 pub mod arrival;
 pub mod atmosphere;
+pub mod coarse;
 pub mod ephemeris;
+pub mod filter;
 pub mod message;
+pub mod nmea;
 pub mod normal;
 pub mod orbit;
 pub mod rinex;

@@ -152,6 +152,19 @@ pub enum SolveError {
 }
 
 impl Solution {
+    /// Estimate for a filter to start with; the velocity is 0 if it is not known.
+    #[must_use]
+    pub fn estimate(&self) -> Estimate {
+        let (velocity, drift) = self.velocity.unwrap_or_default();
+        Estimate {
+            position: self.position,
+            velocity,
+            clock: SPEED_OF_LIGHT * self.clock_seconds,
+            drift: SPEED_OF_LIGHT * drift,
+            galileo: SPEED_OF_LIGHT * self.galileo_offset_seconds,
+        }
+    }
+
     /// Number of satellites that the solution uses.
     #[must_use]
     pub fn used(&self) -> usize {
@@ -203,6 +216,14 @@ impl Observed {
 
     fn is_used(&self) -> bool {
         self.is_usable && !self.is_masked && !self.is_excluded
+    }
+
+    /// Delay in the atmosphere in metres, as far as it is modelled.
+    fn atmosphere(&self, place: &Place, options: &Options, received: Time) -> f64 {
+        let ionosphere = |model: Klobuchar| model.delay_metres(place, self.direction, received);
+        let troposphere =
+            if options.has_troposphere { troposphere_metres(place, self.direction) } else { 0.0 };
+        troposphere + options.klobuchar.map_or(0.0, ionosphere)
     }
 
     /// Variance of a range with the error of multipath and atmosphere, in m^2.
@@ -261,12 +282,7 @@ impl Epoch<'_> {
             let mut delay = 0.0;
             if is_near {
                 o.direction = AzEl::of(&place, path.towards);
-                if let Some(klobuchar) = self.options.klobuchar {
-                    delay += klobuchar.delay_metres(&place, o.direction, self.received);
-                }
-                if self.options.has_troposphere {
-                    delay += troposphere_metres(&place, o.direction);
-                }
+                delay = o.atmosphere(&place, self.options, self.received);
             }
             let mut row: Row = [0.0; UNKNOWNS];
             row[..CLOCK].iter_mut().zip(path.towards).for_each(|(to, part)| *to = -part);
@@ -425,6 +441,68 @@ impl Epoch<'_> {
         let (solution, _) = normal.solve()?;
         Some(([solution[0], solution[1], solution[2]], solution[CLOCK] / SPEED_OF_LIGHT))
     }
+}
+
+/// State of a receiver: an estimate of a filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Position in metres along the axes of ITRF.
+    pub position: [f64; 3],
+    /// Velocity in metres per second.
+    pub velocity: [f64; 3],
+    /// Receiver's clock minus GPS time, times the speed of light, in metres.
+    pub clock: f64,
+    /// Rate of `clock` in metres per second.
+    pub drift: f64,
+    /// Offset of Galileo, times the speed of light, in metres.
+    pub galileo: f64,
+}
+
+/// A measurement, linear around an estimate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Equation {
+    /// Unit vector to the satellite.
+    pub towards: [f64; 3],
+    /// Whether the pseudorange has the offset of Galileo.
+    pub is_galileo: bool,
+    /// Measured minus computed pseudorange in metres.
+    pub residual: f64,
+    /// Variance of the pseudorange in m^2.
+    pub variance: f64,
+    /// Measured minus computed rate of the pseudorange in m/s, and its variance.
+    pub rate: Option<(f64, f64)>,
+}
+
+/// Returns the equations of the healthy satellites above the mask, around `estimate`, for a filter.
+#[must_use]
+pub fn equations(
+    received: Time,
+    measurements: &[Measurement<'_>],
+    options: &Options,
+    estimate: &Estimate,
+) -> Vec<Equation> {
+    let measurements = &measurements[..measurements.len().min(MAX_SATELLITES)];
+    let place = Place::from_itrf_metres(estimate.position);
+    let equation = |measurement: &Measurement<'_>| {
+        let mut observed = Observed::new(received, measurement)?;
+        let path = observed.state.path_to(estimate.position, estimate.velocity);
+        observed.direction = AzEl::of(&place, path.towards);
+        let is_up = observed.direction.elevation >= options.elevation_mask;
+        let is_galileo = observed.satellite.constellation == Constellation::Galileo;
+        let offset = if is_galileo { estimate.galileo } else { 0.0 };
+        let computed =
+            path.range + estimate.clock + offset + observed.atmosphere(&place, options, received);
+        (observed.is_usable && is_up).then(|| Equation {
+            towards: path.towards,
+            is_galileo,
+            residual: observed.range - computed,
+            variance: observed.variance(),
+            rate: observed.rate.map(|rate| {
+                (rate - path.range_rate - estimate.drift, RATE_METRES_PER_SECOND.powi(2))
+            }),
+        })
+    };
+    measurements.iter().filter_map(equation).collect()
 }
 
 /// Computes position, clock and velocity at the time `received` of the receiver's clock, which must be within seconds of

@@ -7,7 +7,8 @@ use crate::tests::orbit;
 use proptest::prelude::*;
 
 /// A file of version 2 with a record whose reference time of the orbit is in the week after that of the clock.
-const VERSION_2: &str = "     2              NAVIGATION DATA                         RINEX VERSION / TYPE
+const VERSION_2: &str =
+    "     2              NAVIGATION DATA                         RINEX VERSION / TYPE
     0.1211D-07 -0.7451D-08 -0.5960D-07  0.1192D-06          ION ALPHA
     0.1167D+06 -0.2458D+06 -0.6554D+05  0.1114D+07          ION BETA
     0.279396772385D-08 0.799360577730D-14   147456     2191 DELTA-UTC: A0,A1,T,W

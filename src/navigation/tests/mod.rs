@@ -1,6 +1,8 @@
 //! Orbits and positions with known answers.
 #![allow(clippy::unwrap_used)]
 
+mod filter;
+mod nmea;
 mod orbit;
 mod solve;
 

@@ -1,6 +1,7 @@
 //! Positions from pseudoranges of a sky of 24 satellites.
 
 use super::orbit;
+use crate::coarse::{self, CodePhase};
 use crate::ephemeris::{Ephemeris, SatelliteId, time_of_week};
 use crate::orbit::{SPEED_OF_LIGHT, minus, norm};
 use crate::solve::{Measurement, Options, Raim, SolveError, chi_square_limit, solve};
@@ -8,16 +9,16 @@ use fxgraph_time::Time;
 use fxgraph_time::sky::Place;
 use std::f64::consts::TAU;
 
-fn place() -> Place {
+pub fn place() -> Place {
     Place { latitude: -0.536, longitude: 0.374, height_metres: 1086.6 }
 }
 
-fn time() -> Time {
+pub fn time() -> Time {
     time_of_week(2190, 519_000.012_345).unwrap()
 }
 
 /// GPS satellites in six planes, with Galileo satellites between them.
-fn sky() -> Vec<Ephemeris> {
+pub fn sky() -> Vec<Ephemeris> {
     let satellite = |n: u8| {
         let plane = f64::from(n % 6);
         let id =
@@ -30,7 +31,7 @@ fn sky() -> Vec<Ephemeris> {
 }
 
 /// Measurements above 10 degrees at the receiver's clock `time() + clock`.
-fn measurements<'a>(
+pub fn measurements<'a>(
     sky: &'a [Ephemeris],
     clock: f64,
     galileo: f64,
@@ -66,7 +67,7 @@ fn measurements<'a>(
     sky.iter().filter_map(measure).collect()
 }
 
-fn error_metres(position: [f64; 3]) -> f64 {
+pub fn error_metres(position: [f64; 3]) -> f64 {
     norm(minus(position, place().itrf_metres()))
 }
 
@@ -163,6 +164,45 @@ fn time_of_reception_is_found_from_ranges() {
     let solution = solve(late, &measured, Some(place().itrf_metres()), &options).unwrap();
     assert!(error_metres(solution.position) < 0.5, "{}", error_metres(solution.position));
     assert!((solution.time.seconds_since(time())).abs() < 1e-3);
+}
+
+#[test]
+fn code_phases_give_the_position_without_a_message() {
+    let sky = sky();
+    let exact = measurements(&sky, 0.0, 0.0, 0.0);
+    // A receiver whose clock is 0.9 s late, and which believes to be 60 km away.
+    let late = time().plus_seconds(0.9).unwrap();
+    let guess = place().enu_to_itrf([50e3, -30e3, 10e3]);
+    let guess: [f64; 3] = std::array::from_fn(|n| place().itrf_metres()[n] + guess[n]);
+    let phase = |m: &Measurement<'_>| {
+        let is_galileo = m.ephemeris.satellite.constellation.letter() == 'E';
+        let period_milliseconds = if is_galileo { 4 } else { 1 };
+        let shown = time().plus_seconds(-m.pseudorange_metres / SPEED_OF_LIGHT).unwrap();
+        let picoseconds = shown.to_gps().1 % (u64::from(period_milliseconds) * 1_000_000_000);
+        (period_milliseconds, 1e-12 * picoseconds as f64)
+    };
+    let phases: Vec<CodePhase<'_>> = exact
+        .iter()
+        .map(|m| CodePhase {
+            ephemeris: m.ephemeris,
+            period_milliseconds: phase(m).0,
+            phase_seconds: phase(m).1,
+            rate_metres_per_second: m.rate_metres_per_second,
+            cn0_db_hz: m.cn0_db_hz,
+        })
+        .collect();
+    let measured = coarse::measurements(&phases, late, guess);
+    assert_eq!(measured.len(), exact.len());
+    let options = Options { time_uncertainty: 2.0, ..Options::default() };
+    let solution = solve(late, &measured, Some(guess), &options).unwrap();
+    // The orbits bend by half a metre in a second.
+    assert!(error_metres(solution.position) < 2.0, "{}", error_metres(solution.position));
+    assert!(solution.time.seconds_since(time()).abs() < 0.01);
+    assert_eq!(solution.raim, Raim::Passed);
+    // Once more from there.
+    let measured = coarse::measurements(&phases, solution.time, solution.position);
+    let again = solve(solution.time, &measured, Some(solution.position), &options).unwrap();
+    assert!(error_metres(again.position) < 0.01, "{}", error_metres(again.position));
 }
 
 #[test]
