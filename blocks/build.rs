@@ -20,8 +20,8 @@ fn main() -> io::Result<()> {
             println!("cargo::rerun-if-changed={}", kind.display());
             if kind.join("example.yaml").exists() {
                 let (family, kind) = (name(&family), name(&kind));
-                let feature = feature(&families, &family).or_else(|| feature(&kinds, &kind));
-                if let Some(feature) = feature.filter(|feature| !is_on(feature)) {
+                let features = [feature(&families, &family), feature(&kinds, &kind)];
+                if let Some(feature) = features.into_iter().flatten().find(|feature| !is_on(feature)) {
                     absent.push_str(&format!("    ({kind:?}, {feature:?}),\n"));
                     continue;
                 }

@@ -40,10 +40,9 @@ impl Failure {
     }
 
     /// Creates the failure of a program without the Cargo feature that `what` needs.
-    #[cfg(not(all(feature = "tls", feature = "tui")))]
     pub fn absent(feature: &str, what: &str) -> Self {
         let text = format!("this program was built without `{feature}`, which {what} needs");
-        let help = format!("build fxgraph with `--features {feature}`");
+        let help = fxgraph::diagnostic::build_with(feature);
         Self::failed(crate::client::with_help(&text, [&*help]))
     }
 

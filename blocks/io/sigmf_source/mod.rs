@@ -210,7 +210,8 @@ impl SigmfSource {
                 samples.len
             ));
         }
-        let several = (layout.channels > 1).then(|| Axis::new(self.channel_axis.name(), layout.channels));
+        let several =
+            (layout.channels > 1).then(|| Axis::new(self.channel_axis.name(), layout.channels));
         let half = if layout.datatype.is_complex { 1.0 } else { 0.5 };
         let bandwidth_hz = content.bandwidth_hz.unwrap_or(layout.sample_rate_hz * half);
         if self.sideband.is_some() && layout.frequency_hz.is_none() {

@@ -32,6 +32,9 @@ impl List {
             };
         };
         let Some(kind) = registry.get(name) else {
+            if let Some(feature) = registry.feature_of(name) {
+                return Err(Failure::absent(feature, &format!("kind `{name}`")));
+            }
             let known: Vec<&str> = registry.iter().map(|kind| kind.name).collect();
             let help = suggest(name, "kind", &known).map(|help| format!("; {help}"));
             let help = help.unwrap_or_default();

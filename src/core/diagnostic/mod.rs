@@ -206,6 +206,12 @@ pub fn suggest_after(
     if others.len() < SHOWN { suggest(word, what, known) } else { None }
 }
 
+/// Returns the help for a part of the program that needs the Cargo feature `feature`, which was left out.
+#[must_use]
+pub fn build_with(feature: &str) -> String {
+    format!("build fxgraph with it: `cargo install --locked --path src/cli --features {feature}`")
+}
+
 /// Stable codes of diagnostics.
 pub mod codes {
     /// The text is not YAML.

@@ -12,7 +12,7 @@ use crate::language::thread::Thread;
 use crate::text::document::{Document, Entry, Template, What, map, wrong_type};
 use fxgraph_core::device::DeviceName;
 use fxgraph_core::diagnostic::Sources;
-use fxgraph_core::diagnostic::{Diagnostic, Span, codes, nearest, suggest_after};
+use fxgraph_core::diagnostic::{Diagnostic, Span, build_with, codes, nearest, suggest_after};
 use fxgraph_core::kind::{KindEntry, Registry};
 use fxgraph_core::tree::{Key, Node, Value};
 
@@ -449,7 +449,7 @@ pub(crate) fn kind<'r>(
         let known: Vec<&str> = registry.iter().map(|kind| kind.name).collect();
         let absent = registry.feature_of(&word);
         let help = match (absent, nearest(&word, known.iter().copied())) {
-            (Some(feature), _) => format!("build fxgraph with `--features {feature}`"),
+            (Some(feature), _) => build_with(feature),
             (None, Some(near)) => format!("did you mean `{near}`?"),
             (None, None) => "see `fxgraph list` for all kinds".to_owned(),
         };
