@@ -4,7 +4,7 @@ use super::samples::Samples;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Rejection};
 use fxgraph_dsp::gnss::satellite::MAX_DOPPLER_HZ;
-use fxgraph_dsp::gnss::{Satellite, System};
+use fxgraph_dsp::gnss::{Carriers, Satellite, System};
 
 /// Largest number of satellites of one block.
 pub const MAX_SATELLITES: usize = 1024;
@@ -76,6 +76,14 @@ pub fn narrow_bands(
     System::ALL.into_iter().filter(is_narrow).map(warning).collect()
 }
 
+/// Returns two signals with different carriers, if there are any.
+fn two_carriers(satellites: &[&Satellite]) -> Option<[System; 2]> {
+    let one = satellites.first()?.system;
+    let other = satellites.iter().map(|satellite| satellite.system);
+    let mut others = other.filter(|other| (other.carrier_hz() - one.carrier_hz()).abs() > 1.0);
+    others.next().map(|other| [one, other])
+}
+
 /// Returns diagnostics for satellites that do not exist, or whose signals do not fit in the band.
 #[must_use]
 pub fn reject_satellites<'a>(
@@ -91,7 +99,20 @@ pub fn reject_satellites<'a>(
         let message = format!("`satellites` must have 1 to {MAX_SATELLITES} entries, got {count}");
         reject(message, "list satellites such as {system: gps_l1_ca, prn: 7}".to_owned());
     }
-    for satellite in satellites.take(MAX_SATELLITES) {
+    let satellites: Vec<&Satellite> = satellites.take(MAX_SATELLITES).collect();
+    if let Some(Samples { carriers: Carriers::At(hz), .. }) = samples
+        && let Some([one, other]) = two_carriers(&satellites)
+    {
+        let message = format!(
+            "the carriers of {} and {} are not both at {hz} Hz of the samples",
+            one.name(),
+            other.name()
+        );
+        let help =
+            "give the input a band instead of `intermediate_hz`, or use a block for each carrier";
+        reject(message, help.to_owned());
+    }
+    for satellite in satellites {
         let system = satellite.system;
         let prns = system.prns();
         if !prns.contains(&satellite.prn) {
@@ -122,4 +143,52 @@ pub fn reject_satellites<'a>(
         }
     }
     rejections
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fxgraph_dsp::gnss::Subcarrier;
+
+    /// Row of a signal in the table of signals.
+    fn row(system: System) -> String {
+        let signal = system.signal();
+        let (first, last) = (signal.prns.start(), signal.prns.end());
+        let shape = match signal.subcarrier {
+            Subcarrier::None => "rectangle".to_owned(),
+            Subcarrier::Sine(halves) => format!("BOC({},1), {halves} entries", halves / 2),
+            Subcarrier::Cosine(halves) => format!("BOCcos({},1)", halves / 2),
+            Subcarrier::Sum => "CBOC(6,1,1/11), levels 79 and 25, 12 entries".to_owned(),
+            Subcarrier::Difference => {
+                "CBOC(6,1,1/11) with -BOC(6,1), levels 79 and 25, 12 entries".to_owned()
+            }
+            Subcarrier::TimeMultiplexed => "TMBOC(6,1,4/33), 12 entries".to_owned(),
+            Subcarrier::FirstHalf => "first half, 2 entries".to_owned(),
+            Subcarrier::SecondHalf => "second half, 2 entries".to_owned(),
+        };
+        let secondary =
+            signal.secondary.map_or("none".to_owned(), |(length, _)| format!("{length} chips"));
+        let period_ms = 1e3 * system.period_seconds();
+        let symbol = signal
+            .periods_per_symbol
+            .map_or("pilot".to_owned(), |periods| format!("{} ms", periods as f64 * period_ms));
+        format!(
+            "| {} | `{}` | {first} to {last} | `{}` to `{}` | {} | {} | {} | {shape} | {period_ms} | {secondary} | {symbol} |",
+            system.number(),
+            signal.name,
+            system.label(*first),
+            system.label(*last),
+            signal.carrier_hz / 1e6,
+            signal.chips,
+            signal.chip_rate_hz / 1e6,
+        )
+    }
+
+    #[test]
+    fn page_of_the_correlator_has_the_table_of_signals() {
+        let page = include_str!("gnss_correlator/README.md");
+        let rows: Vec<String> = System::ALL.into_iter().map(row).collect();
+        let missing: Vec<&String> = rows.iter().filter(|row| !page.contains(*row)).collect();
+        assert!(missing.is_empty(), "{missing:#?}");
+    }
 }

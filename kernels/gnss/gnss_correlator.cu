@@ -1,7 +1,6 @@
 // Correlates samples with the codes and carriers of satellites:
-//   sums[e][s][a][l] = sum over n of x[a][n] exp(-2 pi i (carrier + n carrier_step)) c[(code + n code_step + tap_l) >> 48]
-// A channel is one satellite over one epoch. All phases are whole numbers: code 16.48 entries, carrier 2^-64 turns.
-// A channel is one satellite over one epoch. All phases are integers: code phases in 16.48 fixed point, in entries
+//   sums[e][s][a][l] = sum over n of x[a][n] exp(-2 pi i (carrier + n carrier_step)) c[(code + n code_step + tap_l) >> 43]
+// A channel is one satellite over one epoch. All phases are integers: code phases in 21.43 fixed point, in entries
 // of the code, and carrier phases in units of 2^-64 turns.
 //
 // Macros: `COMPONENT_BYTES` of a real or imaginary part (1, 2: integers; 4: floats); `IS_REAL`, 1 for real samples;
@@ -129,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         u32 entry = (u32)(entries % c.length);
         // Whole vectors are copied; bytes before the entry are skipped.
         u32 skipped = entry & 15;
-        u32 step = (u32)(c.code_step >> 16) + 1, shift = 31 - __clz(step);
+        u32 step = (u32)(c.code_step >> (FRACTION - 32)) + 1, shift = 31 - __clz(step);
         signals[thread] = {
             (fraction & FRACTION_MASK) + ((u64)skipped << FRACTION),
             c.code_step,
@@ -237,8 +236,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                 float change = __uint_as_float((u32)entry[1]) - ca;
                 ca -= offset;
                 if (LEADERS.of[l] == l) {
-                    // First sample beyond the entry: floor((2^48 - 1 - fraction) / step) + 1, or one less.
-                    u32 k = (__umulhi(~(u32)(p >> 16), signal.reciprocal) >> signal.shift) + 1;
+                    // First sample beyond the entry: floor((2^FRACTION - 1 - fraction) / step) + 1, or one less.
+                    u32 k = (__umulhi(~(u32)(p >> (FRACTION - 32)), signal.reciprocal) >> signal.shift) + 1;
                     u64 there = (p & FRACTION_MASK) + k * signal.code_step;
                     k = min(k + 1 - (u32)(there >> FRACTION), G);
 #pragma unroll

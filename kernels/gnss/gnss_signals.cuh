@@ -4,7 +4,7 @@
 #include "types.cuh"
 
 /// Fraction bits of a code phase.
-constexpr u32 FRACTION = 48;
+constexpr u32 FRACTION = 43;
 constexpr u64 FRACTION_MASK = (1ull << FRACTION) - 1;
 
 /// One satellite over one epoch; phases are those of the sample `first`.

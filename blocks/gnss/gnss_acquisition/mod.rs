@@ -54,9 +54,9 @@ pub struct GnssAcquisition {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Candidate {
-    /// Signal: `gps_l1_ca` or `galileo_e1b`.
+    /// Signal, such as `gps_l1_ca`; the page of `gnss_correlator` lists all.
     pub system: System,
-    /// Number of the satellite: 1 to 37 for `gps_l1_ca`, 1 to 50 for `galileo_e1b`.
+    /// Number of the satellite, such as 1 to 37 for `gps_l1_ca` and 193 to 202 for `qzss_l1_ca`.
     pub prn: usize,
 }
 

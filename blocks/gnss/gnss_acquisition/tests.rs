@@ -125,7 +125,7 @@ fn invalid_rows_are_not_satellites() {
     let row = [0.0, 7.0, 30.0, 20.0, 100.0, 5.0];
     assert_eq!(Acquired::found(row).unwrap().prn, 7);
     for (place, value) in
-        [(0, 2.0), (1, 38.0), (1, 0.5), (2, 19.0), (4, f64::NAN), (5, f64::INFINITY)]
+        [(0, 24.0), (1, 38.0), (1, 0.5), (2, 19.0), (4, f64::NAN), (5, f64::INFINITY)]
     {
         let mut bad = row;
         bad[place] = value;

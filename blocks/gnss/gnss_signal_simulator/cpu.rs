@@ -37,6 +37,8 @@ struct Signal {
     amplitude: f64,
     /// Phase at each antenna, in turns.
     turns: Vec<f64>,
+    /// Chips of the secondary code, one for each period of the code.
+    secondary: Vec<i8>,
     /// Number of code periods per data symbol; `None` for a pilot.
     periods_per_symbol: Option<u64>,
     /// Seed of its data; `None` without data.
@@ -69,6 +71,7 @@ impl Signal {
             turns: (0..parameters.antennas)
                 .map(|antenna| transmission.antenna_turns.get(antenna).copied().unwrap_or(0.0))
                 .collect(),
+            secondary: system.secondary(satellite.prn).unwrap_or_else(|| vec![1]),
             periods_per_symbol: system.signal().periods_per_symbol,
             seed: transmission
                 .data
@@ -76,7 +79,7 @@ impl Signal {
         })
     }
 
-    /// Returns the symbol at a sample, and the number of samples left in the period of the code.
+    /// Returns the symbol, with the chip of the secondary code, at a sample, and the number of samples left in the period of the code.
     fn symbol(&self, timestamp: u64) -> (f64, u64) {
         let phase =
             u128::from(self.nco.code) + u128::from(timestamp) * u128::from(self.nco.code_step);
@@ -87,7 +90,8 @@ impl Signal {
             (Some(seed), Some(periods)) => Random::of(seed, period / periods).bits() & 1 == 1,
             _ => false,
         };
-        (if is_negative { -1.0 } else { 1.0 }, left)
+        let chip = f64::from(self.secondary[(period % self.secondary.len() as u64) as usize]);
+        (if is_negative { -chip } else { chip }, left)
     }
 
     /// Adds the signal at `antenna` from `timestamp` on to the samples in `mixed`, at most a block.

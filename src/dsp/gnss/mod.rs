@@ -9,6 +9,7 @@ pub mod phase;
 pub mod planes;
 pub mod replica;
 pub mod satellite;
+pub mod signals;
 pub mod subcarrier;
 pub mod system;
 

@@ -2,19 +2,19 @@
 
 use super::{Replica, Satellite};
 
-/// Fractional bits of a code phase; the 16 integer bits count entries of the replica.
-pub const CODE_FRACTION_BITS: u32 = 48;
+/// Fractional bits of a code phase; the 21 integer bits count entries of the replica: 1 534 500 of L2 CL.
+pub const CODE_FRACTION_BITS: u32 = 43;
 /// One entry of the replica as a code phase.
 pub const ENTRY: u64 = 1 << CODE_FRACTION_BITS;
 
 /// Phases of one satellite at a sample, and their increments per sample.
 ///
-/// The step of the code is rounded to 2^-48 entries, that of the carrier to 2^-64 turns; all further arithmetic is
-/// exact. Over 100 000 samples the index of the code differs from that of exact arithmetic only within 2e-10
+/// The step of the code is rounded to 2^-43 entries, that of the carrier to 2^-64 turns; all further arithmetic is
+/// exact. Over 100 000 samples the index of the code differs from that of exact arithmetic only within 6e-9
 /// entries of a boundary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nco {
-    /// Phase of the code in entries of the replica, 16.48 bits, less than `code_wrap`.
+    /// Phase of the code in entries of the replica, 21.43 bits, less than `code_wrap`.
     pub code: u64,
     /// Increment of `code` per sample.
     pub code_step: u64,

@@ -1,6 +1,6 @@
 //! Replica of a satellite's code at the receiver: chips with their subcarrier.
 
-use super::codes::{chips, gold};
+use super::codes::chips;
 use super::{BLOCK_SAMPLES, Satellite, System};
 use std::sync::Arc;
 
@@ -35,21 +35,15 @@ impl Replica {
         Some(Self::of_chips(system, &chips(system, prn)?))
     }
 
-    /// Creates the replica of the C/A code whose second sequence is delayed by `delay_chips`, such as those of
-    /// [`AUGMENTATION_DELAY_CHIPS`](super::codes::AUGMENTATION_DELAY_CHIPS).
-    #[must_use]
-    pub fn gold(delay_chips: usize) -> Self {
-        Self::of_chips(System::GpsL1Ca, &gold(delay_chips % 1023))
-    }
-
-    fn of_chips(system: System, chips: &[i8]) -> Self {
+    /// Creates the replica of chips with the subcarrier of `system`.
+    pub(super) fn of_chips(system: System, chips: &[i8]) -> Self {
         let subcarrier = system.signal().subcarrier;
         let per_chip = subcarrier.entries_per_chip();
-        let of_chip = |chip: &i8| {
+        let of_chip = |(n, chip): (usize, &i8)| {
             let chip = *chip;
-            (0..per_chip).map(move |entry| chip * subcarrier.whole_level(entry))
+            (0..per_chip).map(move |entry| chip * subcarrier.whole_level(n, entry))
         };
-        let entries: Vec<i8> = chips.iter().flat_map(of_chip).collect();
+        let entries: Vec<i8> = chips.iter().enumerate().flat_map(of_chip).collect();
         let power: i64 = entries.iter().map(|entry| i64::from(*entry).pow(2)).sum();
         Self {
             extended: extend(&entries),
@@ -112,6 +106,12 @@ impl Replica {
 
 #[cfg(test)]
 impl Replica {
+    /// Creates the replica of the C/A code whose second sequence is delayed by `delay_chips`, such as those of
+    /// [`AUGMENTATION_DELAY_CHIPS`](super::codes::AUGMENTATION_DELAY_CHIPS).
+    pub fn gold(delay_chips: usize) -> Self {
+        Self::of_chips(System::GpsL1Ca, &crate::gnss::codes::gps::gold(delay_chips))
+    }
+
     /// Creates a replica with the length of `like` and other values.
     pub fn marked(like: &Self, value: impl Fn(usize) -> i8) -> Self {
         let entries: Vec<i8> = (0..like.period).map(value).collect();
@@ -127,10 +127,13 @@ mod tests {
     #[test]
     fn replica_length_is_that_of_its_system() {
         for system in System::ALL {
-            let replica = Replica::new(system, 1).unwrap();
+            let replica = Replica::new(system, *system.prns().start()).unwrap();
             assert_eq!(replica.per_chip(), system.entries_per_chip());
             assert_eq!(replica.entries().len(), system.entries());
             assert_eq!(replica.extended().len(), Replica::bytes(system));
+            // A code phase has 21 integer bits, and a receiver sums over parts of whole entries.
+            assert!(replica.entries().len() < 1 << 21);
+            assert_eq!(replica.entries().len() % system.parts(), 0, "{system:?}");
         }
     }
 

@@ -13,9 +13,9 @@ macro_rules! satellite_parameters {
         #[derive(Clone, Debug, PartialEq, ::serde::Deserialize, ::schemars::JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct $name {
-            /// Signal: `gps_l1_ca` or `galileo_e1b`.
+            /// Signal, such as `gps_l1_ca`; the page of `gnss_correlator` lists all.
             pub system: $crate::gnss::System,
-            /// Number of the satellite: 1 to 37 for `gps_l1_ca`, 1 to 50 for `galileo_e1b`.
+            /// Number of the satellite, such as 1 to 37 for `gps_l1_ca` and 193 to 202 for `qzss_l1_ca`.
             pub prn: usize,
             /// Doppler shift of the carrier in Hz; the chip rate changes by the same fraction.
             #[serde(default)]

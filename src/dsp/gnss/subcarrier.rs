@@ -14,7 +14,18 @@ pub enum Subcarrier {
     Cosine(usize),
     /// CBOC(6,1,1/11): the sum of BOC(1,1) with 10/11 of the power and BOC(6,1) with 1/11.
     Sum,
+    /// CBOC(6,1,1/11) with the opposite sign of BOC(6,1).
+    Difference,
+    /// TMBOC(6,1,4/33): of each 33 chips four are BOC(6,1), the others BOC(1,1).
+    TimeMultiplexed,
+    /// A rectangle in the first half of each chip; the second half belongs to another code.
+    FirstHalf,
+    /// A rectangle in the second half of each chip.
+    SecondHalf,
 }
+
+/// Chips of TMBOC(6,1,4/33) that are BOC(6,1), of each 33 (IS-GPS-800).
+const FAST_CHIPS: [usize; 4] = [0, 4, 6, 29];
 
 impl Subcarrier {
     /// Returns the number of entries of a chip.
@@ -26,23 +37,34 @@ impl Subcarrier {
             // The wave begins in the middle of a half period.
             Self::Cosine(halves) => 2 * halves,
             // Half periods of the faster wave.
-            Self::Sum => 12,
+            Self::Sum | Self::Difference | Self::TimeMultiplexed => 12,
+            Self::FirstHalf | Self::SecondHalf => 2,
         }
+    }
+
+    /// Returns the number of chips after which the shapes repeat.
+    #[must_use]
+    pub const fn shapes(self) -> usize {
+        if matches!(self, Self::TimeMultiplexed) { 33 } else { 1 }
     }
 
     /// Returns the level of an entry of a chip; the mean power is 1.
     #[must_use]
-    pub fn level(self, entry: usize) -> f64 {
+    pub fn level(self, chip: usize, entry: usize) -> f64 {
         let sign = |is_first: bool| if is_first { 1.0 } else { -1.0 };
-        let alternating = |entry: usize| sign(entry.is_multiple_of(2));
+        let [slow, fast] = [sign(entry < 6), sign(entry.is_multiple_of(2))];
+        let [more, less] = [10.0_f64, 1.0].map(|parts| (parts / 11.0).sqrt());
+        let half = |at: usize| if entry == at { std::f64::consts::SQRT_2 } else { 0.0 };
         match self {
             Self::None => 1.0,
-            Self::Sine(_) => alternating(entry),
-            Self::Cosine(_) => alternating(entry.div_ceil(2)),
-            Self::Sum => {
-                let [slow, fast] = [10.0_f64, 1.0].map(|parts| (parts / 11.0).sqrt());
-                slow * sign(entry < 6) + fast * alternating(entry)
-            }
+            Self::Sine(_) => fast,
+            Self::Cosine(_) => sign(entry.div_ceil(2).is_multiple_of(2)),
+            Self::Sum => more * slow + less * fast,
+            Self::Difference => more * slow - less * fast,
+            Self::TimeMultiplexed if FAST_CHIPS.contains(&(chip % self.shapes())) => fast,
+            Self::TimeMultiplexed => slow,
+            Self::FirstHalf => half(0),
+            Self::SecondHalf => half(1),
         }
     }
 
@@ -51,9 +73,13 @@ impl Subcarrier {
     /// The waves of CBOC have the levels 79 and 25, the smallest integers whose ratio is the square root of 10 within
     /// 0.1 %.
     #[must_use]
-    pub fn whole_level(self, entry: usize) -> i8 {
-        let factor = if self == Self::Sum { 82.87 } else { 1.0 };
-        (factor * self.level(entry)).round() as i8
+    pub fn whole_level(self, chip: usize, entry: usize) -> i8 {
+        let factor = match self {
+            Self::Sum | Self::Difference => 82.87,
+            Self::FirstHalf | Self::SecondHalf => std::f64::consts::FRAC_1_SQRT_2,
+            _ => 1.0,
+        };
+        (factor * self.level(chip, entry)).round() as i8
     }
 
     /// Returns half the width of the main lobes in chip rates: the band that the signal needs on either side.
@@ -63,7 +89,8 @@ impl Subcarrier {
             Self::None => 1.0,
             // A square wave has a lobe on either side.
             Self::Sine(halves) | Self::Cosine(halves) => 0.5 * halves as f64 + 1.0,
-            Self::Sum => 2.0,
+            // Those of BOC(1,1); half a chip has twice the width.
+            _ => 2.0,
         }
     }
 
@@ -74,6 +101,9 @@ impl Subcarrier {
             Self::None => 0.5,
             Self::Sine(halves) | Self::Cosine(halves) => 0.3 / halves as f64,
             Self::Sum => 0.15,
+            // The peak of BOC(6,1) has a width of 1/12 chip to its minimum on either side.
+            Self::Difference | Self::TimeMultiplexed => 0.06,
+            Self::FirstHalf | Self::SecondHalf => 0.25,
         }
     }
 
@@ -81,15 +111,18 @@ impl Subcarrier {
     #[must_use]
     pub fn power_within(self, half: f64) -> f64 {
         const STEPS: u32 = 2000;
-        let len = self.entries_per_chip();
-        let chip: Vec<f64> = (0..len).map(|entry| self.level(entry)).collect();
-        let len = len as f64;
+        let (len, shapes) = (self.entries_per_chip(), self.shapes());
+        let levels: Vec<f64> = (0..shapes * len).map(|n| self.level(n / len, n % len)).collect();
+        let width = len as f64;
         let density = |x: f64| {
             let turned =
-                |(n, level): (usize, &f64)| *level * Complex64::cis(-TAU * x * n as f64 / len);
-            let sum: Complex64 = chip.iter().enumerate().map(turned).sum();
-            let angle = PI * x / len;
-            (sum / len).norm_sqr() * (angle.sin() / angle).powi(2)
+                |(n, level): (usize, &f64)| *level * Complex64::cis(-TAU * x * n as f64 / width);
+            let of_chip = |chip: &[f64]| {
+                (chip.iter().enumerate().map(turned).sum::<Complex64>() / width).norm_sqr()
+            };
+            let angle = PI * x / width;
+            let mean = levels.chunks_exact(len).map(of_chip).sum::<f64>() / shapes as f64;
+            mean * (angle.sin() / angle).powi(2)
         };
         let middle = |step: u32| half * (f64::from(step) + 0.5) / f64::from(STEPS);
         2.0 * half / f64::from(STEPS) * (0..STEPS).map(|step| density(middle(step))).sum::<f64>()
@@ -100,12 +133,16 @@ impl Subcarrier {
 mod tests {
     use super::*;
 
-    const ALL: [Subcarrier; 5] = [
+    const ALL: [Subcarrier; 9] = [
         Subcarrier::None,
         Subcarrier::Sine(2),
         Subcarrier::Sine(12),
         Subcarrier::Cosine(2),
         Subcarrier::Sum,
+        Subcarrier::Difference,
+        Subcarrier::TimeMultiplexed,
+        Subcarrier::FirstHalf,
+        Subcarrier::SecondHalf,
     ];
 
     #[test]
@@ -124,7 +161,9 @@ mod tests {
     fn mean_power_is_1_and_all_of_it_is_in_a_wide_band() {
         for subcarrier in ALL {
             let len = subcarrier.entries_per_chip();
-            let power = (0..len).map(|n| subcarrier.level(n).powi(2)).sum::<f64>() / len as f64;
+            let count = subcarrier.shapes() * len;
+            let squares = (0..count).map(|n| subcarrier.level(n / len, n % len).powi(2));
+            let power = squares.sum::<f64>() / count as f64;
             assert!((power - 1.0).abs() < 1e-12, "{subcarrier:?}: {power}");
             let part = subcarrier.power_within(200.0);
             assert!(part > 0.97 && part < 1.001, "{subcarrier:?}: {part}");
@@ -134,8 +173,7 @@ mod tests {
     #[test]
     fn square_waves_have_the_sign_of_their_sine_or_cosine() {
         for halves in [2, 4, 12] {
-            let angle =
-                |x: f64| PI * halves as f64 * x;
+            let angle = |x: f64| PI * halves as f64 * x;
             for (subcarrier, wave) in [
                 (Subcarrier::Sine(halves), (|a: f64| a.sin()) as fn(f64) -> f64),
                 (Subcarrier::Cosine(halves), |a: f64| a.cos()),
@@ -143,7 +181,10 @@ mod tests {
                 let len = subcarrier.entries_per_chip();
                 for entry in 0..len {
                     let expected = wave(angle((entry as f64 + 0.5) / len as f64)).signum();
-                    assert!((subcarrier.level(entry) - expected).abs() < 1e-12, "{subcarrier:?}");
+                    assert!(
+                        (subcarrier.level(0, entry) - expected).abs() < 1e-12,
+                        "{subcarrier:?}"
+                    );
                 }
             }
         }

@@ -1,86 +1,9 @@
-//! Supported signals: one table with the constants of their interface specifications.
+//! Access to the table of signals.
 
-use super::Subcarrier;
-use super::codes;
-use schemars::JsonSchema;
-use serde::Deserialize;
+use super::signals::{SIGNALS, Signal};
 use std::ops::RangeInclusive;
 
-/// Constants of a signal.
-#[derive(Debug)]
-pub struct Signal {
-    /// Name in flowgraphs.
-    pub name: &'static str,
-    /// Letter of the system in names of satellites.
-    pub letter: char,
-    /// Name of the component in names of satellites; empty for the one that gives a satellite its plain name.
-    pub component: &'static str,
-    /// Frequency of the carrier.
-    pub carrier_hz: f64,
-    /// Chips per second.
-    pub chip_rate_hz: f64,
-    /// Number of chips of the code.
-    pub chips: usize,
-    /// Shape of a chip.
-    pub subcarrier: Subcarrier,
-    /// Numbers of the satellites.
-    pub prns: RangeInclusive<usize>,
-    /// Chips of a satellite, each 1 (logic 0) or -1 (logic 1); `None` if the satellite does not exist.
-    pub code: fn(usize) -> Option<Vec<i8>>,
-    /// Number of code periods per data symbol; `None` for a pilot.
-    pub periods_per_symbol: Option<u64>,
-}
-
-/// Defines the signals, each with its entry of the table.
-macro_rules! signals {
-    ($($(#[doc = $about:literal])* $variant:ident: $entry:expr,)*) => {
-        /// Signal of a satellite navigation system, by its name in flowgraphs.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-        #[serde(rename_all = "snake_case")]
-        pub enum System { $($(#[doc = $about])* $variant,)* }
-
-        const COUNT: usize = [$(stringify!($variant)),*].len();
-
-        static SIGNALS: [Signal; COUNT] = [$($entry),*];
-
-        impl System {
-            /// All signals; the index of each is its number in streams.
-            pub const ALL: [Self; COUNT] = [$(Self::$variant),*];
-        }
-    };
-}
-
-const L1_HZ: f64 = 1575.42e6;
-
-signals! {
-    /// GPS L1 C/A: 1023 chips in 1 ms, BPSK (IS-GPS-200).
-    GpsL1Ca: Signal {
-        name: "gps_l1_ca",
-        letter: 'G',
-        component: "",
-        carrier_hz: L1_HZ,
-        chip_rate_hz: 1.023e6,
-        chips: 1023,
-        subcarrier: Subcarrier::None,
-        prns: 1..=37,
-        code: codes::gps_l1_ca,
-        periods_per_symbol: Some(20),
-    },
-    /// Galileo E1-B: 4092 chips in 4 ms, CBOC(6,1,1/11) (Galileo open service signal-in-space interface control
-    /// document).
-    GalileoE1b: Signal {
-        name: "galileo_e1b",
-        letter: 'E',
-        component: "",
-        carrier_hz: L1_HZ,
-        chip_rate_hz: 1.023e6,
-        chips: 4092,
-        subcarrier: Subcarrier::Sum,
-        prns: 1..=50,
-        code: codes::galileo_e1b,
-        periods_per_symbol: Some(1),
-    },
-}
+pub use super::signals::System;
 
 /// Whether `float` equals the integer `number`.
 fn is_number(float: f64, number: usize) -> bool {
@@ -154,6 +77,19 @@ impl System {
         self.chips() as f64 / self.signal().chip_rate_hz
     }
 
+    /// Returns the number of equal parts of a code period over which a receiver sums at a time: the shortest number of
+    /// parts of at most 5 ms, because loops need sums more often than every 10 ms.
+    #[must_use]
+    pub fn parts(self) -> usize {
+        (self.period_seconds() / 5e-3).ceil() as usize
+    }
+
+    /// Returns the secondary code of a satellite, each chip 1 or -1 for a period of the code; a single 1 without one.
+    #[must_use]
+    pub fn secondary(self, prn: usize) -> Option<Vec<i8>> {
+        self.signal().secondary.map_or_else(|| Some(vec![1]), |(_, code)| code(prn))
+    }
+
     /// Returns the chip rate of a signal whose carrier is shifted by `doppler_hz`, in chips per second: code and carrier
     /// are shifted by the same fraction.
     #[must_use]
@@ -212,6 +148,7 @@ impl Carriers {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use serde::Deserialize;
 
     #[test]
     fn names_are_those_of_flowgraphs_and_labels_differ() {

@@ -16,7 +16,8 @@ mod false_alarms;
 pub mod search;
 pub mod tail;
 
-use crate::gnss::codes::AUGMENTATION_DELAY_CHIPS;
+use crate::gnss::codes::gps::gold;
+use crate::gnss::codes::{AUGMENTATION_DELAY_CHIPS, chips};
 use crate::gnss::{Carriers, Planes, Replica, System};
 use cancellation::Cancellation;
 use excision::Excision;
@@ -27,6 +28,8 @@ const MOST_ROUNDS: usize = 6;
 /// Part of a satellite's power that may leak into the search for another one: -21 dB with the worst Doppler shift, and
 /// as much again for noise and the errors of its estimate.
 const LEAK: f64 = 0.03;
+/// Largest number of codes that are searched for in order to remove their satellites.
+const MOST_OTHERS: usize = 37 + AUGMENTATION_DELAY_CHIPS.len();
 /// Number of values of a satellite in a frame.
 pub const VALUES: usize = 6;
 
@@ -140,25 +143,42 @@ struct Hit {
     margin_hz: f64,
 }
 
-/// Returns the C/A codes of satellites that are not in `known`: GPS, augmentation systems and QZSS.
-fn others(known: &[(usize, usize)]) -> impl Iterator<Item = Replica> {
-    let is_other = |prn: &usize| known.iter().all(|(_, known)| known != prn);
-    let gps = System::GpsL1Ca.prns().filter(is_other);
-    gps.filter_map(|prn| Replica::new(System::GpsL1Ca, prn))
-        .chain(AUGMENTATION_DELAY_CHIPS.into_iter().map(Replica::gold))
+/// Returns the C/A codes of satellites that are not in `listed`: GPS, augmentation systems and QZSS. There are none
+/// if no listed signal has their carrier.
+fn others(listed: &[(System, usize)]) -> impl Iterator<Item = Replica> {
+    let known: Vec<Vec<i8>> = listed
+        .iter()
+        .filter(|(system, _)| matches!(system, System::GpsL1Ca | System::QzssL1Ca))
+        .filter_map(|(system, prn)| chips(*system, *prn))
+        .collect();
+    let gps = System::GpsL1Ca.prns().filter_map(|prn| chips(System::GpsL1Ca, prn));
+    gps.chain(AUGMENTATION_DELAY_CHIPS.into_iter().map(gold))
+        .filter(move |code| !known.contains(code))
+        .map(|code| Replica::of_chips(System::GpsL1Ca, &code))
+        .take(if listed.iter().any(|(system, _)| has_carrier_of_others(system)) {
+            MOST_OTHERS
+        } else {
+            0
+        })
+}
+
+/// Whether C/A codes have the carrier of `system`.
+fn has_carrier_of_others(system: &System) -> bool {
+    (system.carrier_hz() - System::GpsL1Ca.carrier_hz()).abs() < 1.0
 }
 
 impl FrameSearch {
     /// Creates a search for `satellites`, for `threads` threads.
     #[must_use]
     pub fn new(settings: &Settings, satellites: &[(System, usize)], threads: usize) -> Self {
+        let all_listed = satellites;
         let search = |system: System| {
             let all = satellites.iter().enumerate();
             let of_system = all.filter(|(_, (s, _))| *s == system).map(|(i, (_, prn))| (i, *prn));
             let satellites: Vec<_> = of_system.collect();
             // A search for other codes than C/A would take longer than all others; they leak little into other systems.
             let others: Vec<Replica> =
-                if system == System::GpsL1Ca { others(&satellites).collect() } else { vec![] };
+                if system == System::GpsL1Ca { others(all_listed).collect() } else { vec![] };
             let is_used = !(satellites.is_empty() && others.is_empty());
             let grid = Grid::new(settings, system).filter(|_| is_used)?;
             let search = Search::new(grid, &satellites, others);
@@ -189,7 +209,8 @@ impl FrameSearch {
     pub fn host_bytes(settings: &Settings, systems: &[System], threads: usize) -> usize {
         let of_system = |system: System| {
             let listed = systems.iter().filter(|listed| **listed == system).count();
-            let others = if system == System::GpsL1Ca { others(&[]).count() } else { 0 };
+            let has_others = system == System::GpsL1Ca && systems.iter().any(has_carrier_of_others);
+            let others = if has_others { MOST_OTHERS } else { 0 };
             let grid = Grid::new(settings, system).filter(|_| listed + others > 0)?;
             let cancellation = Cancellation::host_bytes(grid.period_samples());
             Some(grid.host_bytes(listed + others, threads) + cancellation)

@@ -1,25 +1,15 @@
-//! Primary codes from the interface specifications.
+//! Primary and secondary codes from the interface specifications.
+
+pub(super) mod beidou;
+mod beidou_tables;
+pub(super) mod galileo;
+mod galileo_tables;
+pub(super) mod gps;
+mod gps_tables;
+mod registers;
 
 use super::System;
-
-/// Delay of the second register's sequence in chips, satellite 1 first (IS-GPS-200, table 3-I).
-const G2_DELAY_CHIPS: [usize; 37] = [
-    5, 6, 7, 8, 17, 18, 139, 140, 141, 251, 252, 254, 255, 256, 257, 258, 469, 470, 471, 472, 473,
-    474, 509, 512, 513, 514, 515, 516, 859, 860, 861, 862, 863, 950, 947, 948, 950,
-];
-
-/// Delays of the codes 120 to 158 (satellite-based augmentation systems) and 183 to 202 (QZSS): codes of the same
-/// family on the same frequency (IS-GPS-200, tables 6-I and 6-II).
-pub const AUGMENTATION_DELAY_CHIPS: [usize; 59] = [
-    145, 175, 52, 21, 237, 235, 886, 657, 634, 762, 355, 1012, 176, 603, 130, 359, 595, 68, 386,
-    797, 456, 499, 883, 307, 127, 211, 121, 118, 163, 628, 853, 484, 289, 811, 202, 1021, 463, 568,
-    904, 144, 476, 193, 109, 445, 291, 87, 399, 292, 901, 339, 208, 711, 189, 263, 537, 663, 942,
-    173, 900,
-];
-
-/// Memory codes of E1-B, satellite 1 first, four chips per digit, earliest first: the published table
-/// of the Galileo interface control document, annex C.
-const GALILEO_E1B: &str = include_str!("galileo_e1b.hex");
+pub use gps::AUGMENTATION_DELAY_CHIPS;
 
 /// Returns the chips of satellite `prn`, each 1 (logic 0) or -1 (logic 1); `None` if the satellite does not exist.
 #[must_use]
@@ -27,46 +17,14 @@ pub fn chips(system: System, prn: usize) -> Option<Vec<i8>> {
     if system.prns().contains(&prn) { (system.signal().code)(prn) } else { None }
 }
 
-/// Returns the C/A code of a satellite.
-pub(super) fn gps_l1_ca(prn: usize) -> Option<Vec<i8>> {
-    Some(gold(*G2_DELAY_CHIPS.get(prn.checked_sub(1)?)?))
-}
-
-/// Combines the sequences of two registers with 10 stages, the second one delayed by `delay` chips.
-pub(super) fn gold(delay: usize) -> Vec<i8> {
-    let g1 = register(&[3, 10]);
-    let g2 = register(&[2, 3, 6, 8, 9, 10]);
-    let length = g1.len();
-    (0..length).map(|i| if g1[i] ^ g2[(i + length - delay) % length] { -1 } else { 1 }).collect()
-}
-
-/// Returns the output of a shift register, initially all ones, with feedback from these stages, counted from 1.
-fn register(stages: &[usize]) -> Vec<bool> {
-    let mut state = [true; 10];
-    let step = |_| {
-        let output = state[9];
-        let fed_back = stages.iter().fold(false, |sum, stage| sum ^ state[stage - 1]);
-        state.rotate_right(1);
-        state[0] = fed_back;
-        output
-    };
-    (0..1023).map(step).collect()
-}
-
-/// Returns the E1-B code of a satellite.
-pub(super) fn galileo_e1b(prn: usize) -> Option<Vec<i8>> {
-    let digits = GALILEO_E1B.lines().nth(prn.checked_sub(1)?)?;
-    let chip = |digit: u32, bit: u32| if digit >> bit & 1 == 1 { -1 } else { 1 };
-    let of_digit = |digit: u32| [3, 2, 1, 0].map(|bit| chip(digit, bit));
-    Some(digits.chars().filter_map(|digit| digit.to_digit(16)).flat_map(of_digit).collect())
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::gps::gold;
     use super::*;
     use num_complex::Complex64;
     use rustfft::FftPlanner;
+    use sha2::{Digest as _, Sha256};
 
     /// First ten chips of each satellite in octal (IS-GPS-200, table 3-I).
     const FIRST_CHIPS: [u32; 37] = [
@@ -160,6 +118,59 @@ mod tests {
                 let side = if i == j { &all[1..] } else { &all[..] };
                 let worst = side.iter().map(|value| value.abs()).max().unwrap();
                 assert!(worst < 4092 / 10, "{i} {j}: {worst}");
+            }
+        }
+    }
+
+    /// Signal, satellite, first 24 chips in octal, digest, and digest of the secondary code, by two independent
+    /// generators; `digests.py` describes them.
+    const DIGESTS: &str = include_str!("digests.txt");
+
+    /// First 16 digits of the SHA-256 of logic values.
+    fn digest(chips: &[i8]) -> String {
+        let bytes: Vec<u8> = chips.iter().map(|chip| u8::from(*chip < 0)).collect();
+        let digest = Sha256::digest(bytes);
+        digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn every_code_of_every_satellite_is_that_of_independent_generators() {
+        let mut lines = DIGESTS.lines();
+        let mut by_name: Vec<(&str, Vec<&str>)> = Vec::new();
+        lines.by_ref().for_each(|line| {
+            let name = line.split(' ').next().unwrap();
+            match by_name.last_mut() {
+                Some((last, of_signal)) if *last == name => of_signal.push(line),
+                _ => by_name.push((name, vec![line])),
+            }
+        });
+        assert_eq!(by_name.len(), System::ALL.len());
+        for system in System::ALL {
+            let (_, lines) = by_name.iter().find(|(name, _)| *name == system.name()).unwrap();
+            assert_eq!(lines.len(), system.prns().count(), "{}", system.name());
+            for (prn, line) in system.prns().zip(lines) {
+                let chips = chips(system, prn).unwrap();
+                assert_eq!(chips.len(), system.chips(), "{line}");
+                let first = chips[..24].iter().fold(0, |word, c| word << 1 | u32::from(*c < 0));
+                let mut found = format!("{} {prn} {first:08o} {}", system.name(), digest(&chips));
+                if let Some((length, code)) = system.signal().secondary {
+                    let secondary = code(prn).unwrap();
+                    assert_eq!(secondary.len(), length, "{line}");
+                    found = format!("{found} {}", digest(&secondary));
+                }
+                assert_eq!(found, **line);
+            }
+        }
+    }
+
+    #[test]
+    fn periods_of_secondary_codes_and_symbols_are_multiples() {
+        for system in System::ALL {
+            let signal = system.signal();
+            let Some((length, _)) = signal.secondary else { continue };
+            // A symbol is a period of the secondary code, or several.
+            if let Some(periods) = signal.periods_per_symbol {
+                assert_eq!(periods % length as u64, 0, "{}", signal.name);
             }
         }
     }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::gnss::{Satellite, System, codes};
+use crate::gnss::{Satellite, Subcarrier, System, codes};
 use crate::random::Random;
 
 /// Satellites, samples, samples per second.
@@ -13,7 +13,7 @@ const CONFIGURATIONS: [(&[System], usize, usize, f64); 7] = [
     (&[System::GalileoE1b], 16, 25_000, 25e6),
     (&[System::GalileoE1b], 4, 100_000, 25e6),
     (&[System::GalileoE1b], 16, 100_000, 100e6),
-    (&System::ALL, 16, 25_000, 25e6),
+    (&System::ALL, 48, 25_000, 25e6),
 ];
 
 /// Offsets of the correlator taps in chips.
@@ -31,16 +31,25 @@ pub(in crate::gnss) fn satellite(index: usize, system: System) -> Satellite {
     }
 }
 
-/// Returns the level of CBOC(6,1,1/11) or BPSK at a phase in chips, from the modulation's formula.
+/// Returns the level at a phase in chips, from the modulation's formula.
 fn level(system: System, chips: &[i8], phase: f64) -> f64 {
     let chip = f64::from(chips[phase as usize % chips.len()]);
     let sign = |turns: f64| if turns.fract() < 0.5 { 1.0 } else { -1.0 };
-    match system {
-        System::GpsL1Ca => chip,
-        System::GalileoE1b => {
-            let (slow, fast) = (sign(phase), sign(6.0 * phase));
-            chip * ((10.0_f64 / 11.0).sqrt() * slow + (1.0_f64 / 11.0).sqrt() * fast)
-        }
+    let (slow, fast) = (sign(phase), sign(6.0 * phase));
+    let [more, less] = [10.0_f64, 1.0].map(|parts| (parts / 11.0).sqrt());
+    let half = |is_here: bool| if is_here { 2.0_f64.sqrt() } else { 0.0 };
+    chip * match system.signal().subcarrier {
+        Subcarrier::None => 1.0,
+        Subcarrier::Sine(_) => slow,
+        Subcarrier::Cosine(_) => sign(phase + 0.25),
+        Subcarrier::Sum => more * slow + less * fast,
+        Subcarrier::Difference => more * slow - less * fast,
+        Subcarrier::TimeMultiplexed => match phase as usize % 33 {
+            0 | 4 | 6 | 29 => fast,
+            _ => slow,
+        },
+        Subcarrier::FirstHalf => half(slow > 0.0),
+        Subcarrier::SecondHalf => half(slow < 0.0),
     }
 }
 
@@ -111,7 +120,7 @@ fn sums_equal_those_in_double_precision() {
             }
         }
         // The levels of CBOC are rounded to integers; other rounding errors are negligible.
-        let most = if systems.contains(&System::GalileoE1b) { 3e-4 } else { 1e-6 };
+        let most = if systems.contains(&System::GalileoE1b) { 3e-4 } else { 2e-6 };
         let error = f64::sqrt(errors / power);
         assert!(error < most, "{systems:?} {satellites} {count}: {error:e}");
     }
@@ -157,16 +166,18 @@ fn exact_entry(
     (phase_microchips * rate_hz + n * rate_microchips) * per_chip / (rate_hz * 1_000_000) % length
 }
 
-/// Returns the number of samples, out of 100 000, with a code entry that differs from exact arithmetic. `write` gets a
+/// Returns the number of samples, out of 100 000, with a code entry that differs from exact arithmetic, for a Doppler
+/// shift in chips per second. `write` gets a
 /// code with distinguishable entries, the phases of a block of at most `block` samples, and a buffer for its code.
 pub(in crate::gnss) fn wrong_entries(
-    (system, rate_hz, doppler_hz): (System, f64, f64),
+    (system, rate_hz, doppler_chips): (System, f64, f64),
     block: usize,
     mut write: impl FnMut(&Replica, &Nco, &mut [i8]),
 ) -> usize {
     const SAMPLES: usize = 100_000;
-    // 1540 Hz of the carrier are one chip per second.
-    let rate_microchips = (1.023e12 + doppler_hz / 1540.0 * 1e6) as u128;
+    let chip_rate_hz = system.signal().chip_rate_hz;
+    let rate_microchips = ((chip_rate_hz + doppler_chips) * 1e6) as u128;
+    let doppler_hz = doppler_chips * system.carrier_hz() / chip_rate_hz;
     let satellite = Satellite { doppler_hz, code_phase_chips: 0.123_457, ..satellite(0, system) };
     let replica = Replica::of(&satellite).unwrap();
     let mut nco = Nco::new(&satellite, &replica, 0.0, rate_hz, 0);
@@ -192,12 +203,12 @@ pub(in crate::gnss) fn wrong_entries(
 #[test]
 fn code_indices_of_100_000_samples_are_exact() {
     for system in System::ALL {
-        for (rate_hz, doppler_hz) in
-            [(5e6, 1540.0), (25e6, -4620.0), (100e6, 3080.0), (12_345_679.0, 0.0)]
+        for (rate_hz, doppler_chips) in
+            [(5e6, 1.0), (25e6, -3.0), (100e6, 2.0), (12_345_679.0, 0.0)]
         {
             for instructions in InstructionSet::available() {
                 let mut row = [0; ROW];
-                let signal = (system, rate_hz, doppler_hz);
+                let signal = (system, rate_hz, doppler_chips);
                 let wrong = wrong_entries(signal, BLOCK_SAMPLES, |replica, nco, code| {
                     write_code(instructions, replica, nco, nco.code, code.len(), &mut row);
                     code.copy_from_slice(&row[..code.len()]);

@@ -51,6 +51,8 @@ fn sums_equal_double_precision_up_to_the_fastest_carrier_of_each_cell() {
         (System::GpsL1Ca, 25_000, 25e6),
         (System::GpsL1Ca, 100_000, 100e6),
         (System::GalileoE1b, 100_001, 200e6),
+        (System::GpsL2cM, 25_000, 25e6),
+        (System::GpsL1cP, 100_001, 200e6),
     ] {
         let input = samples(count, 7);
         let power = |[re, im]: &[i16; 2]| f64::from(*re).powi(2) + f64::from(*im).powi(2);
@@ -146,16 +148,18 @@ fn fast_carriers_and_fast_codes_are_rejected() {
 
 #[test]
 fn code_indices_of_100_000_samples_are_exact() {
-    for (system, rate_hz, doppler_hz) in [
-        (System::GpsL1Ca, 17e6, 1540.0),
-        (System::GpsL1Ca, 25e6, -4620.0),
-        (System::GpsL1Ca, 100e6, 3080.0),
+    for (system, rate_hz, doppler_chips) in [
+        (System::GpsL1Ca, 17e6, 1.0),
+        (System::GpsL1Ca, 25e6, -3.0),
+        (System::GpsL1Ca, 100e6, 2.0),
         (System::GpsL1Ca, 17_345_679.0, 0.0),
-        (System::GalileoE1b, 200e6, 3080.0),
+        (System::GalileoE1b, 200e6, 2.0),
+        (System::GpsL1cP, 200e6, -3.0),
+        (System::GpsL2cL, 25e6, 1.0),
     ] {
         for instructions in InstructionSet::available() {
             let mut edges = Edges::new(1);
-            let signal = (system, rate_hz, doppler_hz);
+            let signal = (system, rate_hz, doppler_chips);
             let wrong = wrong_entries(signal, BLOCK_SAMPLES, |replica, nco, code| {
                 assert!(ENTRY / nco.code_step >= WORTH_EDGES);
                 edges.find(
