@@ -21,8 +21,8 @@ pub struct Counts {
 
 /// Units that fail one after the other before their place is searched again.
 const MOST_FAILED: u32 = 10;
-/// Time without a decoded unit after which the place of the symbols is searched again, in units.
-const SILENT_UNITS: u64 = 15;
+/// Units without a decoded one after which the place of the symbols is searched again: before the first one, and later.
+const SILENT_UNITS: [u64; 2] = [15, 100];
 /// Largest age of a piece of an ephemeris. Issues repeat after hours.
 const MOST_SECONDS: u64 = 3600;
 /// Decoded data that wait to be taken; more replace the oldest.
@@ -192,7 +192,8 @@ impl Channel {
         sync.add(period, sum, |number, symbol| self.symbol(number, symbol as f32));
         self.sync = sync;
         let silent = self.next_symbol.saturating_sub(self.silent_since);
-        if silent > SILENT_UNITS * self.signal.unit_symbols() as u64 {
+        let most = SILENT_UNITS[usize::from(self.anchor.is_some())];
+        if silent > most * self.signal.unit_symbols() as u64 {
             self.restart();
         }
     }

@@ -124,6 +124,8 @@ struct Transmitter {
     random: Random,
     /// Start and symbols of the unit in progress.
     unit: (i64, Vec<bool>),
+    /// An ephemeris that is sent from the second on.
+    upload: Option<(i64, Ephemeris)>,
 }
 
 impl Transmitter {
@@ -136,6 +138,7 @@ impl Transmitter {
             noise: 0.3,
             random: Random::new(7),
             unit: (i64::MIN, vec![]),
+            upload: None,
         }
     }
 
@@ -152,6 +155,9 @@ impl Transmitter {
         let milliseconds = self.start + period as i64 * length;
         let unit = self.signal.unit_start(milliseconds.div_euclid(1000));
         if self.unit.0 != unit {
+            if let Some((_, ephemeris)) = self.upload.filter(|(from, _)| unit >= *from) {
+                self.broadcast.ephemeris = ephemeris;
+            }
             self.unit = (unit, encode(self.signal, &self.broadcast, unit).unwrap());
         }
         let periods = ((milliseconds - 1000 * unit) / length) as usize;
@@ -275,4 +281,144 @@ fn files() -> Vec<Ephemeris> {
     }
     all.push(gps_1());
     all
+}
+
+#[test]
+fn subframe_with_a_half_cycle_slip_anywhere_is_rejected() {
+    let start = 2190 * WEEK_SECONDS + 518_400;
+    for seconds in [0, 6, 12] {
+        let symbols = encode(Signal::GpsL1Ca, &broadcast(gps_1()), start + seconds).unwrap();
+        let decode = |slip: usize| {
+            let mut framer = lnav::Framer::new();
+            let soft = |(n, one): (usize, &bool)| if *one == (n < slip) { -1.0 } else { 1.0 };
+            symbols.iter().enumerate().filter_map(|(n, one)| framer.add(soft((n, one)))).next()
+        };
+        assert!(decode(0).is_some() && decode(0) == decode(300));
+        for slip in 1..300 {
+            assert!(decode(slip).is_none(), "subframe at {seconds} s, slip before bit {slip}");
+        }
+    }
+}
+
+#[test]
+fn no_wrong_ephemeris_is_accepted_from_symbols_with_many_errors() {
+    // Bit error rates of 0.15, 0.4 and 0.9 %.
+    for (noise, least) in [(1.5, 6), (1.7, 1), (1.9, 0)] {
+        let sent = gps_1();
+        let mut transmitter = Transmitter::new(Signal::GpsL1Ca, sent, start(2190, 500_000));
+        transmitter.noise = noise;
+        let mut channel = Channel::new(Signal::GpsL1Ca, sent.satellite, 2190);
+        let mut accepted = 0;
+        let mut sent = vec![sent];
+        for hour in 1..=8 {
+            let mut next = gps_1();
+            (next.iode, next.iodc) = (hour, 0x100 | hour);
+            next.mean_anomaly = f64::from(hour) / 10.0;
+            next.af0 = f64::from(hour) * 1e-5;
+            sent.push(next);
+            transmitter.upload =
+                Some((2190 * WEEK_SECONDS + 500_000 + 600 * i64::from(hour - 1), next));
+            let first = 600_000 * u64::from(hour - 1);
+            for found in ephemerides(&receive(&mut channel, &mut transmitter, first, 600, 1.0)) {
+                let of = sent.iter().find(|sent| sent.iodc == found.iodc);
+                assert_same(Signal::GpsL1Ca, &found, of.unwrap());
+                accepted += 1;
+            }
+        }
+        assert!(accepted >= least, "{accepted}");
+        let counts = channel.counts();
+        assert!(counts.failed > 100 && counts.contradicted == 0, "{counts:?}");
+    }
+}
+
+#[test]
+fn upload_within_a_frame_gives_the_old_or_the_new_ephemeris() {
+    // E5b has the pages of E1-B.
+    for signal in [Signal::GpsL1Ca, Signal::GalileoE1b, Signal::GalileoE5a] {
+        let old = ephemeris_of(signal);
+        let mut new = Ephemeris { mean_anomaly: 0.5, af0: 1e-5, ..old };
+        (new.iode, new.iodc) = (77, 77);
+        let unit = i64::from(signal.unit_seconds());
+        // Not every page of I/NAV, for the time that it takes.
+        for units in (0..50 / unit).step_by(if unit == 2 { 3 } else { 1 }) {
+            let first = 2190 * WEEK_SECONDS + 518_000 + unit * units;
+            let mut transmitter = Transmitter::new(signal, old, start(2190, 517_960));
+            transmitter.upload = Some((signal.unit_start(first), new));
+            let mut channel = Channel::new(signal, old.satellite, 2190);
+            let decoded = receive(&mut channel, &mut transmitter, 0, 160, 1.0);
+            let found = ephemerides(&decoded);
+            assert!((1..=2).contains(&found.len()), "{signal:?}: {found:?}");
+            for ephemeris in &found {
+                let sent = if ephemeris.iode == old.iode { &old } else { &new };
+                assert_same(signal, ephemeris, sent);
+            }
+            assert_eq!(found[found.len() - 1].iode, new.iode);
+        }
+    }
+}
+
+#[test]
+fn time_and_week_are_right_across_gaps_and_the_end_of_a_week() {
+    for signal in SIGNALS {
+        let mut sent = ephemeris_of(signal);
+        (sent.toe_seconds, sent.toc_seconds) = (0.0, 0.0);
+        sent.week = 2191;
+        let length = u64::from(signal.period_milliseconds());
+        let mut transmitter = Transmitter::new(signal, sent, start(2190, 604_760));
+        let mut channel = Channel::new(signal, sent.satellite, 2190);
+        let mut decoded = receive(&mut channel, &mut transmitter, 0, 20, -1.0);
+        // 3.3 s are missing, and single periods are.
+        let first = 23_300 / length;
+        for period in (first..first + 120_000 / length).filter(|period| period % 2500 != 3) {
+            channel.add(period, transmitter.sum(period));
+            decoded.extend(std::iter::from_fn(|| channel.take()));
+        }
+        let found = ephemerides(&decoded);
+        assert_same(signal, &found[0], &sent);
+        assert_eq!((found.len(), channel.counts().contradicted), (1, 0));
+        for period in [0, 39_000 / length, 100_000 / length] {
+            assert_eq!(channel.transmission(period), Some(transmitter.time(period)));
+        }
+        // A lower number starts another track, whose time is not known yet.
+        channel.add(3, transmitter.sum(3));
+        assert_eq!(channel.transmission(3), None);
+        let again = receive(&mut channel, &mut transmitter, 4, 100, 1.0);
+        assert_eq!(channel.transmission(7), Some(transmitter.time(7)));
+        assert!(ephemerides(&again).is_empty(), "the ephemeris is known");
+    }
+}
+
+#[test]
+fn message_of_another_satellite_gives_no_ephemeris() {
+    for signal in [Signal::GalileoE1b, Signal::GalileoE5a] {
+        let mut transmitter = Transmitter::new(signal, galileo_11(), start(2190, 517_003));
+        let mut channel = Channel::new(signal, SatelliteId::galileo(12), 2190);
+        let decoded = receive(&mut channel, &mut transmitter, 0, 120, 1.0);
+        assert_eq!((ephemerides(&decoded).len(), channel.ephemeris()), (0, None));
+        assert!(channel.counts().contradicted > 1, "{:?}", channel.counts());
+    }
+}
+
+#[test]
+fn noise_and_zeros_give_nothing() {
+    for signal in SIGNALS {
+        let mut channel = Channel::new(signal, ephemeris_of(signal).satellite, 2190);
+        let mut random = Random::new(5);
+        for period in 0..300_000 / u64::from(signal.period_milliseconds()) {
+            channel.add(period, [random.normal(), random.normal()]);
+        }
+        for period in 400_000..500_000 {
+            channel.add(period, [0.0; 2]);
+        }
+        assert_eq!((channel.take(), channel.counts().decoded), (None, 0), "{signal:?}");
+    }
+}
+
+#[test]
+fn value_outside_its_field_is_rejected_with_its_name() {
+    let mut sent = broadcast(gps_1());
+    sent.ephemeris.eccentricity = 0.6;
+    let error = encode(Signal::GpsL1Ca, &sent, 2190 * WEEK_SECONDS + 6).unwrap_err();
+    assert_eq!(error.field, "e");
+    assert!(error.to_string().starts_with("e of 5153960755"), "{error}");
 }
