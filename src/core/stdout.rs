@@ -22,9 +22,14 @@ const NOBODY: u8 = 1;
 const BLOCK: u8 = 2;
 static OWNER: AtomicU8 = AtomicU8::new(PROGRAM);
 
+/// Makes `to` the owner instead of `from`; the error is another owner.
+fn change(from: u8, to: u8) -> Result<u8, u8> {
+    OWNER.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| (now == from).then_some(to))
+}
+
 /// Gives stdout to the block that takes it first: from now on the program prints nothing there.
 pub fn offer() {
-    let _ = OWNER.compare_exchange(PROGRAM, NOBODY, Ordering::AcqRel, Ordering::Acquire);
+    let _ = change(PROGRAM, NOBODY);
 }
 
 /// Stdout, for one block until it is dropped.
@@ -41,7 +46,7 @@ impl Stdout {
                 "stdout is a terminal: pipe it to a program, as in `fxgraph run x.yaml | program`, or to a file",
             ));
         }
-        match OWNER.compare_exchange(NOBODY, BLOCK, Ordering::AcqRel, Ordering::Acquire) {
+        match change(NOBODY, BLOCK) {
             Ok(_) => Ok(Self(())),
             Err(BLOCK) => Err(BlockError::new("another block writes to stdout")),
             Err(_) => Err(BlockError::new(
