@@ -1,5 +1,9 @@
 //! Radios, and programs that exchange raw samples by pipes, sockets and ZMQ.
 
+pub mod connect;
+pub mod datagram;
+pub mod sample_sink;
 #[cfg(feature = "sdr")]
 pub mod sdr_source;
 pub mod types;
+pub mod zmtp;
