@@ -7,6 +7,7 @@ pub mod gnss_signal_simulator;
 pub mod gnss_tracker;
 #[cfg(test)]
 mod low_rate;
+mod navigation;
 #[cfg(test)]
 mod recordings;
 pub mod samples;

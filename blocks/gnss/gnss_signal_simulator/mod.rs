@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 mod cpu;
+mod sky;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,8 @@ use fxgraph::{
 };
 use fxgraph_dsp::gnss::{Carriers, Replica, Satellite};
 use fxgraph_dsp::satellite_parameters;
+use sky::{Scene, Sky};
+use std::sync::Arc;
 
 /// Largest number of samples in a frame (all antennas together), and of antennas.
 const MAX_FRAME_SAMPLES: usize = 1 << 26;
@@ -31,8 +34,10 @@ const MAX_CN0_DB_HZ: f64 = 300.0;
     outputs("output")
 )]
 pub struct GnssSignalSimulator {
-    /// Simulated satellites.
-    pub satellites: Vec<Transmission>,
+    /// Satellites with constant Doppler shifts; needed without `sky`.
+    pub satellites: Option<Vec<Transmission>>,
+    /// Satellites in their orbits, from a file of ephemerides, with their navigation messages.
+    pub sky: Option<Sky>,
     /// Type of the samples: `ci8`, `ci16` or `cf32`.
     #[param(default = "ci16".to_owned())]
     pub dtype: String,
@@ -99,6 +104,11 @@ fn default_data() -> bool {
 }
 
 impl GnssSignalSimulator {
+    /// Satellites with constant Doppler shifts.
+    fn satellites(&self) -> &[Transmission] {
+        self.satellites.as_deref().unwrap_or_default()
+    }
+
     fn dtype(&self) -> Option<Dtype> {
         self.dtype.parse().ok().filter(|dtype| DTYPES.contains(dtype))
     }
@@ -145,7 +155,7 @@ impl GnssSignalSimulator {
                 reject(parameter, message, "0 is the default");
             }
         }
-        for transmission in &self.satellites {
+        for transmission in self.satellites() {
             let of_antennas = &transmission.antenna_turns;
             let label = transmission.system.label(transmission.prn);
             let cn0_db_hz = transmission.cn0_db_hz;
@@ -167,27 +177,41 @@ impl GnssSignalSimulator {
                 reject("satellites", message, "remove entries, or raise `antennas`");
             }
         }
-        let satellites: Vec<_> = self.satellites.iter().map(Transmission::satellite).collect();
+        let satellites: Vec<_> = self.satellites().iter().map(Transmission::satellite).collect();
         let samples = Samples {
             carriers: Carriers::At(self.intermediate_hz),
             ..Samples::complex(Dtype::Cf32, self.antennas, self.samples_per_frame, rate_hz)
         };
+        if let Some(sky) = &self.sky {
+            sky.check(|message, help| {
+                rejections.push(Rejection::parameter("sky", message).help(help));
+            });
+        }
+        if satellites.is_empty() && self.sky.is_some() {
+            return rejections;
+        }
         rejections.extend(reject_satellites(satellites.iter(), Some(&samples).filter(|_| is_rate)));
         rejections
     }
 }
 
 impl KindSpec for GnssSignalSimulator {
-    type Shape = ();
+    type Shape = Option<Arc<Scene>>;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        Ok(Box::new(cpu::Simulator::new(&block.parameters, &block.ports.outputs[0], env)?))
+        let scene = block.shape.as_ref();
+        Ok(Box::new(cpu::Simulator::new(&block.parameters, scene, &block.ports.outputs[0], env)?))
     })];
 
-    fn ports(&self, _inputs: &[PortType]) -> Checked<()> {
+    fn ports(&self, _inputs: &[PortType]) -> Checked<Self::Shape> {
         let rejections = self.rejections();
         let (Some(dtype), true) = (self.dtype(), rejections.is_empty()) else {
             return Err(rejections);
         };
+        let scene = self.sky.as_ref().map(|sky| Scene::new(sky, self).map(Arc::new)).transpose();
+        let scene = scene.map_err(|why| {
+            let help = "give a navigation file of the day, and its time as `sync_time_seconds`";
+            vec![Rejection::parameter("sky", why).help(help)]
+        })?;
         let antenna = Axis::new("antenna", self.antennas).from_parameter("antennas");
         let sample =
             Axis::new("sample", self.samples_per_frame).from_parameter("samples_per_frame");
@@ -202,7 +226,7 @@ impl KindSpec for GnssSignalSimulator {
             band: None,
             validity: ValidityType::flags(vec![]),
         };
-        Ok(((), vec![output]))
+        Ok((scene, vec![output]))
     }
 
     fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
@@ -212,9 +236,12 @@ impl KindSpec for GnssSignalSimulator {
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
-        let satellites = &block.parameters.satellites;
-        let replicas: usize = satellites.iter().map(|s| Replica::bytes(s.system)).sum();
-        let host_bytes = replicas + satellites.len() * cpu::SIGNAL_BYTES;
+        let satellites = block.parameters.satellites();
+        let in_orbit = block.shape.as_ref().zip(block.parameters.sky.as_ref());
+        let in_orbit = in_orbit.map_or(Vec::new(), |(scene, sky)| scene.satellites(sky));
+        let systems =
+            satellites.iter().map(|s| s.system).chain(in_orbit.iter().map(|(system, _)| *system));
+        let host_bytes = systems.map(|system| Replica::bytes(system) + cpu::SIGNAL_BYTES).sum();
         Resources { host_bytes, ..Resources::default() }
     }
 }
