@@ -11,6 +11,7 @@ pub mod gaps;
 pub mod gpu;
 pub mod link;
 pub mod live;
+pub mod measured_rate;
 pub mod net;
 pub mod nyquist;
 pub mod output_level;

@@ -3,6 +3,7 @@
 pub mod connect;
 pub mod datagram;
 pub mod sample_sink;
+pub mod sample_source;
 #[cfg(feature = "sdr")]
 pub mod sdr_source;
 pub mod types;

@@ -8,7 +8,7 @@ use fxgraph::BlockError;
 use socket2::Socket;
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -280,6 +280,19 @@ fn set_receive_buffer(socket: &Socket, bytes: usize) {
             "the socket buffer is smaller than `receive_buffer_bytes`; raise net.core.rmem_max"
         );
     }
+}
+
+/// Makes reads of `socket` return one datagram each, not runs of them, and drops what has arrived so far.
+///
+/// # Errors
+/// If the kernel does not set the options of the socket.
+pub fn take_singly(socket: &Socket) -> io::Result<UdpSocket> {
+    // A kernel without such runs has no option for them.
+    let _ = set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 0);
+    let reader: UdpSocket = socket.try_clone()?.into();
+    reader.set_nonblocking(true)?;
+    while reader.recv(&mut [0]).is_ok() {}
+    Ok(reader)
 }
 
 /// Returns the size of the receive buffer of `socket`, in bytes.

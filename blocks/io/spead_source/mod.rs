@@ -8,7 +8,6 @@ mod in_step;
 pub mod layout;
 mod means;
 mod network;
-mod pace;
 mod senders;
 mod slot;
 mod thread;

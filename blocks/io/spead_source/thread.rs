@@ -2,10 +2,10 @@
 
 use super::candidates::HELD_BYTES;
 use super::network::{Network, Notes};
-use super::pace::Pace;
 use super::senders::{self, AFTER_STOP};
 use super::window::{Outcome, Window};
 use crate::common::link::{Link, Report, TICK};
+use crate::common::measured_rate::MeasuredRate;
 use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::pcap::{Capture, Skipped};
 use crate::io::spead::port::View;
@@ -117,13 +117,13 @@ pub struct Receiving {
     last_data: Option<Instant>,
     /// Time since which the stream seems to have ended.
     ending: Option<Instant>,
-    pace: Pace,
+    pace: MeasuredRate,
 }
 
 impl Receiving {
     /// Creates the state of threads that fill the frames of `window`.
     pub fn new(window: Window, link: Link, terms: Terms, env: Env) -> Self {
-        let pace = Pace::default();
+        let pace = MeasuredRate::default();
         Self { window, link, env, result: None, terms, last_data: None, ending: None, pace }
     }
 

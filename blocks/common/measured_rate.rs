@@ -15,7 +15,7 @@ const ALIKE: f64 = 0.003;
 
 /// Measures the rate of the timestamps of a stream.
 #[derive(Default)]
-pub struct Pace {
+pub struct MeasuredRate {
     /// Begin of the measurement, and the newest timestamp then.
     begun: Option<(Instant, u64)>,
     /// Rate of the measurement before.
@@ -23,7 +23,7 @@ pub struct Pace {
     is_told: bool,
 }
 
-impl Pace {
+impl MeasuredRate {
     /// Notes the newest timestamp at `now`. Returns the rate in samples per second if it is not `expected_hz` and two
     /// measurements agree, once until it is right again.
     pub fn note(&mut self, now: Instant, newest: u64, expected_hz: f64) -> Option<f64> {
@@ -51,10 +51,10 @@ mod tests {
     /// Rates that are reported for a stream of 1 MHz, looked at every second, whose timestamps grow in each second by
     /// this number of samples.
     fn told(growth: impl IntoIterator<Item = u64>) -> Vec<(usize, f64)> {
-        let (begin, mut pace, mut newest) = (Instant::now(), Pace::default(), 1 << 40);
+        let (begin, mut rate, mut newest) = (Instant::now(), MeasuredRate::default(), 1 << 40);
         let look = |(second, samples): (usize, u64)| {
             let now = begin + Duration::from_secs(second as u64);
-            let hz = pace.note(now, newest, 1e6);
+            let hz = rate.note(now, newest, 1e6);
             newest += samples;
             hz.map(|hz| (second, hz))
         };

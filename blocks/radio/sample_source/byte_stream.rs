@@ -1,0 +1,154 @@
+//! Receiving from connections that deliver bytes in a row.
+
+use super::connection::{Connection, Connector, Got};
+use super::protocol::Protocol;
+use super::receiving::{Receiving, TextOrError};
+use fxgraph::BlockError;
+use fxgraph::files::reason;
+use fxgraph::runtime::EventKind;
+use fxgraph_common::link::{Link, TICK};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Bytes that are read at once.
+pub const READ_BYTES: usize = 256 << 10;
+/// Waits after attempts to connect that failed: the first one, and the longest one.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Reads connections of `connector`.
+pub struct ByteStream {
+    connector: Connector,
+    protocol: Protocol,
+    /// Whether a sender that has gone is waited for.
+    stays: bool,
+    /// Whether the sender of a failed attempt was told of.
+    is_told: bool,
+    wait: Duration,
+    buffer: Vec<u8>,
+}
+
+impl ByteStream {
+    /// Reads connections of `connector` that speak `protocol`.
+    pub fn new(connector: Connector, protocol: Protocol, stays: bool) -> Self {
+        let (wait, buffer) = (FIRST_WAIT, vec![0; READ_BYTES]);
+        Self { connector, protocol, stays, is_told: false, wait, buffer }
+    }
+
+    /// Receives until the stream ends; returns the reason.
+    pub fn run(&mut self, receiving: &mut Receiving, link: &mut Link) -> TextOrError {
+        loop {
+            if let Some(end) = receiving.tick(link) {
+                return Ok(end);
+            }
+            match self.connector.look() {
+                Ok(None) => {}
+                Ok(Some(connection)) => {
+                    if let Some(end) = self.read(connection, receiving, link)? {
+                        return Ok(end);
+                    }
+                }
+                Err(error) => {
+                    let text = format!(
+                        "cannot receive from {}: {}",
+                        self.connector.name(),
+                        reason(&error)
+                    );
+                    self.failed(text, receiving, link)?;
+                }
+            }
+        }
+    }
+
+    /// Tells of an attempt that failed, once until one succeeds, and waits before the next one.
+    fn failed(
+        &mut self,
+        text: String,
+        receiving: &Receiving,
+        link: &Link,
+    ) -> Result<(), BlockError> {
+        if !self.stays {
+            return Err(BlockError::new(text));
+        }
+        receiving.causes.failed.add(1);
+        if !std::mem::replace(&mut self.is_told, true) {
+            receiving.events.add(EventKind::Warning, text + "; it is tried again");
+        }
+        let until = Instant::now() + self.wait;
+        self.wait = (2 * self.wait).min(LONGEST_WAIT);
+        while Instant::now() < until && !link.stopping() {
+            std::thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    /// Reads `connection` until it ends. Returns the reason if the stream ends with it.
+    fn read(
+        &mut self,
+        mut connection: Connection,
+        receiving: &mut Receiving,
+        link: &mut Link,
+    ) -> Result<Option<String>, BlockError> {
+        let result = match self.protocol.connected(&mut connection) {
+            Ok(()) => self.samples(&mut connection, receiving, link),
+            Err(error) => Err(reason(&error)),
+        };
+        receiving.pause(link);
+        let text = match result {
+            Ok(Some(end)) => return Ok(Some(end)),
+            Ok(None) => format!("{} has ended", connection.sender),
+            Err(why) => format!("{} fails: {why}", connection.sender),
+        };
+        if !self.stays {
+            return Ok(Some(text));
+        }
+        if receiving.is_begun() {
+            (self.is_told, self.wait) = (false, FIRST_WAIT);
+            receiving.events.add(EventKind::Warning, text + "; waiting for the next sender");
+        } else {
+            self.failed(text, receiving, link)?;
+        }
+        Ok(None)
+    }
+
+    /// Reads samples until the connection or the stream ends; `None` if only the connection does. The error says why the
+    /// connection fails.
+    fn samples(
+        &mut self,
+        connection: &mut Connection,
+        receiving: &mut Receiving,
+        link: &mut Link,
+    ) -> Result<Option<String>, String> {
+        let say = |error: io::Error| reason(&error);
+        // Bytes of a sample that is not complete, at the beginning of the buffer.
+        let mut kept = 0;
+        receiving.connect();
+        loop {
+            self.protocol.update(connection, receiving.timestamp()).map_err(say)?;
+            let count = match connection.read(&mut self.buffer[kept..]).map_err(say)? {
+                Got::End => {
+                    receiving.causes.cut.add(kept as u64);
+                    return Ok(None);
+                }
+                Got::Nothing => 0,
+                Got::Bytes(count) => count,
+            };
+            if count > 0 {
+                receiving.causes.bytes.add(count as u64);
+                let end = self.protocol.samples(&mut self.buffer, kept, kept + count)?;
+                receiving.causes.cut.add(self.protocol.cut());
+                let samples = &self.buffer[..end];
+                if receiving.begins(samples) {
+                    receiving.begin(samples, link);
+                    self.protocol.begins(receiving.timestamp());
+                }
+                let whole = receiving.append(samples, link);
+                self.buffer.copy_within(whole..end, 0);
+                kept = end - whole;
+            }
+            if let Some(end) = receiving.tick(link) {
+                return Ok(Some(end));
+            }
+        }
+    }
+}
