@@ -55,7 +55,7 @@ impl Layout {
             )
         })?;
         let units = input.validity.units();
-        if !samples.is_multiple_of(units) {
+        if samples == 0 || units == 0 || !samples.is_multiple_of(units) {
             let message = format!(
                 "the {samples} samples of a frame must be a multiple of its {units} validity counts"
             );

@@ -322,7 +322,7 @@ impl Shape {
     }
 
     fn frame_bytes(&self) -> usize {
-        self.layout.samples * self.r#type.bytes()
+        self.layout.samples.saturating_mul(self.r#type.bytes())
     }
 }
 
@@ -405,10 +405,12 @@ impl KindSpec for SampleSink {
             Destination::Udp(_) => (1, 2),
             _ => (1, shape.queue_frames),
         };
-        let buffers = shape.frame_bytes() + block.ports.inputs[0].frame_bytes();
+        // Readers that have each begun another frame hold one more each.
+        let frames = queue.saturating_add(readers + 1);
+        // Numbers as floats.
+        let encoder = shape.layout.samples.saturating_mul(8);
         let mut resources = Resources {
-            // Readers that have each begun another frame hold one more each.
-            host_bytes: (queue + readers) * shape.frame_bytes() + 2 * buffers,
+            host_bytes: frames.saturating_mul(shape.frame_bytes()).saturating_add(encoder),
             ..Resources::default()
         };
         match (&parameters.to, parameters.to.endpoint()) {
