@@ -50,7 +50,7 @@ impl KindSpec for GnssCheck {
                 Rejection::new(
                     codes::INPUT_AXIS,
                     At::Input(0),
-                    "the input must be the output of `gnss_tracker` ([satellite][value 10])",
+                    "the input must be the output of `gnss_tracker` ([satellite][value 13])",
                 )
                 .label(format!("this is {input}"))
                 .help("connect the output of a `gnss_tracker`"),

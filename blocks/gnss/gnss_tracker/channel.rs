@@ -1,6 +1,6 @@
 //! Channel of one satellite: phases, sums over a period of the code, and loops.
 
-use super::{GnssTracker, VALUES};
+use super::{GnssTracker, PROMPT_VALUES, VALUES};
 use crate::gnss::gnss_acquisition::Acquired;
 use crate::gnss::samples::Samples;
 use crate::gnss::satellites::outside_band;
@@ -13,8 +13,10 @@ use std::f64::consts::TAU;
 /// Approximate memory of one satellite in bytes.
 pub const BYTES: usize = 49_104 + 24 * BLOCK_SAMPLES;
 
-/// Duration of the frequency loop before the phase loop takes over.
+/// Time over which the frequency is measured before the carrier loop starts.
 const PULL_IN_SECONDS: f64 = 0.2;
+/// Frequencies of that measurement for each prompt sum: they are apart by an eighth of the width of the peak.
+const FREQUENCIES: i32 = 4;
 /// Time over which power and lock are averaged.
 const MEMORY_SECONDS: f64 = 0.5;
 /// Mean of cos 2 phi above which the carrier is locked, and below which the satellite is dropped.
@@ -67,17 +69,48 @@ pub struct Channel {
     is_whole: bool,
     periods: u64,
     prompt: Complex64,
+    /// Squares of the prompt sums, divided by their magnitudes, until the frequency is measured.
+    pull_in: Option<Vec<Complex64>>,
     /// Means of |P|^2, |P|^4 and cos 2 phi.
     means: [f64; 3],
     /// Number of periods in the means.
     averaged: f64,
     /// Samples that were missing since the last complete period.
     coasted: u64,
+    /// Number of the acquisition among those of the satellite.
+    track: u64,
+    /// Number of the period in progress. The first one is 1: the code loop may move the phase back to the one before.
+    period: u64,
+    /// Phase of the carrier since the start of tracking in units of 2^-64 turns.
+    carrier: i128,
+    /// Samples since the start of tracking.
+    samples: u64,
+}
+
+/// Prompt sums of the periods that end in a frame: their slots in the output.
+pub struct Slots<'a> {
+    slots: &'a mut [[f64; PROMPT_VALUES]],
+    used: usize,
+}
+
+impl<'a> Slots<'a> {
+    /// Marks all slots as unused.
+    pub fn new(slots: &'a mut [[f64; PROMPT_VALUES]]) -> Self {
+        slots.fill([f64::NAN; PROMPT_VALUES]);
+        Self { slots, used: 0 }
+    }
+
+    fn push(&mut self, values: [f64; PROMPT_VALUES]) {
+        if let Some(slot) = self.slots.get_mut(self.used) {
+            *slot = values;
+            self.used += 1;
+        }
+    }
 }
 
 impl Channel {
-    /// Creates the channel of a satellite found in a frame, whose samples follow.
-    pub fn new(acquired: &Acquired, loops: &Loops) -> Option<Self> {
+    /// Creates the channel of a satellite found in a frame, whose samples follow; `track` counts these channels.
+    pub fn new(acquired: &Acquired, loops: &Loops, track: u64) -> Option<Self> {
         let system = acquired.system;
         if outside_band(system, acquired.doppler_hz, &loops.samples).is_some() {
             return None;
@@ -111,9 +144,14 @@ impl Channel {
             is_whole: false,
             periods: 0,
             prompt: Complex64::ZERO,
+            pull_in: Some(Vec::new()),
             means: [0.0; 3],
             averaged: 0.0,
             coasted: 0,
+            track,
+            period: 1,
+            carrier: 0,
+            samples: 0,
         };
         channel.begin_period();
         // The samples of the period before this frame are not available.
@@ -131,8 +169,43 @@ impl Channel {
         self.left = u64::try_from(samples).unwrap_or(u64::MAX);
     }
 
-    /// Processes a frame's samples; returns whether the satellite is still tracked.
-    pub fn follow(&mut self, planes: &Planes, correlator: &mut Correlator, loops: &Loops) -> bool {
+    /// Advances the phases, and counts periods of the code and turns of the carrier.
+    fn advance(&mut self, samples: u64) {
+        let wrap = u128::from(self.nco.code_wrap);
+        let ahead =
+            u128::from(self.nco.code) + u128::from(samples) * u128::from(self.nco.code_step);
+        self.period = self.period.saturating_add(match ahead {
+            // Most steps are short, and divisions of 128-bit numbers are slow.
+            ahead if ahead < wrap => 0,
+            ahead if ahead < 2 * wrap => 1,
+            ahead => u64::try_from(ahead / wrap).unwrap_or(u64::MAX),
+        });
+        let turned = i128::from(self.nco.carrier_step.cast_signed()) * i128::from(samples);
+        self.carrier = self.carrier.wrapping_add(turned);
+        self.samples = self.samples.saturating_add(samples);
+        self.nco.advance(samples);
+    }
+
+    /// Sets the phase of the code in entries, which may be in the period before or after.
+    fn set_code(&mut self, entries: f64) {
+        let before = self.nco.code;
+        self.nco.set_code(entries);
+        let half = self.nco.code_wrap / 2;
+        if self.nco.code > before && self.nco.code - before > half {
+            self.period -= 1;
+        } else if before > self.nco.code && before - self.nco.code > half {
+            self.period += 1;
+        }
+    }
+
+    /// Processes a frame's samples, and adds the prompt sums to `slots`; returns whether the satellite is still tracked.
+    pub fn follow(
+        &mut self,
+        planes: &Planes,
+        correlator: &mut Correlator,
+        loops: &Loops,
+        slots: &mut Slots<'_>,
+    ) -> bool {
         let mut at = 0;
         while at < planes.len() {
             let len = (planes.len() - at).min(BLOCK_SAMPLES).min(self.left as usize);
@@ -145,12 +218,19 @@ impl Channel {
                 &self.rotors,
                 &mut self.sums,
             );
-            self.nco.advance(len as u64);
+            self.advance(len as u64);
             self.left -= len as u64;
             at += len;
             if self.left == 0 {
-                if self.is_whole && !self.steer(loops) {
-                    return false;
+                if self.is_whole {
+                    let since = self.nco.code as f64 / self.nco.code_step as f64;
+                    let [_, prompt, _] = self.sums;
+                    let period = self.period.saturating_sub(1) as f64;
+                    let end = at as f64 - since;
+                    slots.push([self.track as f64, period, end, prompt.re, prompt.im]);
+                    if !self.steer(loops) {
+                        return false;
+                    }
                 }
                 self.begin_period();
             }
@@ -160,11 +240,14 @@ impl Channel {
 
     /// Extrapolates the phases over missing samples; returns whether the satellite is still tracked.
     pub fn coast(&mut self, samples: u64, loops: &Loops) -> bool {
-        self.nco.advance(samples);
+        self.advance(samples);
         self.begin_period();
         self.is_whole = false;
-        // The turn between two prompts measures the frequency, but not across a gap.
         self.prompt = Complex64::ZERO;
+        // The turn from sum to sum measures the frequency, but not across a gap.
+        if let Some(squares) = &mut self.pull_in {
+            squares.clear();
+        }
         self.coasted = self.coasted.saturating_add(samples);
         self.coasted as f64 <= COAST_SECONDS * loops.samples.rate_hz
     }
@@ -177,18 +260,20 @@ impl Channel {
             // NaN would stay in the loops for ever.
             return false;
         }
-        let before = std::mem::replace(&mut self.prompt, prompt);
+        self.prompt = prompt;
         self.periods += 1;
         self.coasted = 0;
-        let seconds = self.periods as f64 * period_seconds;
         let mut frequency_hz = self.doppler_hz;
-        if seconds < PULL_IN_SECONDS {
-            let turned = prompt * before.conj();
-            if turned.re != 0.0 {
-                let error_hz = (turned.im / turned.re).atan() / (TAU * period_seconds);
-                // The gain decreases as the errors become noise.
-                self.doppler_hz += error_hz / (2.0 + self.periods as f64 / 8.0);
-                frequency_hz = self.doppler_hz;
+        if let Some(squares) = &mut self.pull_in {
+            squares.push(if prompt.norm() > 0.0 {
+                prompt * prompt / prompt.norm()
+            } else {
+                prompt
+            });
+            if squares.len() as f64 * period_seconds >= PULL_IN_SECONDS {
+                frequency_hz += 0.5 * turns_per_element(squares) / period_seconds;
+                self.doppler_hz = frequency_hz;
+                self.pull_in = None;
             }
         } else {
             if prompt.re != 0.0 {
@@ -210,9 +295,9 @@ impl Channel {
         if early + late > 0.0 {
             let error_chips = self.gain_chips * (early - late) / (early + late);
             let part = (4.0 * loops.code_bandwidth_hz * period_seconds).min(0.5);
-            self.nco.set_code(self.nco.entries() + part * error_chips * per_chip);
+            self.set_code(self.nco.entries() + part * error_chips * per_chip);
         }
-        let is_settled = seconds > PULL_IN_SECONDS + MEMORY_SECONDS;
+        let is_settled = self.averaged * period_seconds > MEMORY_SECONDS;
         let is_held = self.means[2] >= LOST;
         is_held || !is_settled
     }
@@ -247,7 +332,9 @@ impl Channel {
     }
 
     /// Returns the row of the output.
-    pub fn values(&self) -> [f64; VALUES] {
+    pub fn values(&self, loops: &Loops) -> [f64; VALUES] {
+        let carrier_hz = loops.samples.carrier_hz(self.system);
+        let turns = self.carrier as f64 / 2.0_f64.powi(64);
         [
             self.system.number() as f64,
             self.prn as f64,
@@ -259,8 +346,25 @@ impl Channel {
             self.prompt.re,
             self.prompt.im,
             self.periods as f64,
+            self.track as f64,
+            self.period as f64,
+            turns - carrier_hz * self.samples as f64 / loops.samples.rate_hz,
         ]
     }
+}
+
+/// Returns the frequency in turns per element at which the Fourier transform of `values` is largest, between -1/2 and 1/2.
+fn turns_per_element(values: &[Complex64]) -> f64 {
+    let count = FREQUENCIES * values.len() as i32;
+    let power = |n: i32| {
+        let rotor = Complex64::cis(-TAU * f64::from(n) / f64::from(count));
+        let horner = |sum: Complex64, value: &Complex64| sum * rotor + value;
+        // From the last value on: the powers of the rotor are those of the places.
+        values.iter().rev().fold(Complex64::ZERO, horner).norm_sqr()
+    };
+    let all = (-count / 2..count / 2).map(|n| (n, power(n)));
+    let largest = all.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(n, _)| n);
+    f64::from(largest) / f64::from(count)
 }
 
 #[cfg(test)]
@@ -269,36 +373,74 @@ mod tests {
     use super::*;
 
     fn channel() -> (Channel, Loops) {
+        channel_of(System::GpsL1Ca)
+    }
+
+    fn channel_of(system: System) -> (Channel, Loops) {
         let samples = Samples::complex(fxgraph::Dtype::Ci8, 1, 5000, 5e6);
         let loops = Loops::new(&serde_json::from_str("{}").unwrap(), &samples);
         let acquired = Acquired {
-            system: System::GpsL1Ca,
+            system,
             prn: 7,
             statistic: 2.0,
             threshold: 1.0,
             doppler_hz: 1000.0,
             code_phase_chips: 10.0,
         };
-        (Channel::new(&acquired, &loops).unwrap(), loops)
+        (Channel::new(&acquired, &loops, 1).unwrap(), loops)
     }
 
     #[test]
-    fn carrier_turn_across_a_gap_does_not_change_the_frequency() {
+    fn frequency_is_measured_over_200_periods_without_a_gap_and_with_data() {
         let (mut channel, loops) = channel();
-        for turns in [0.0, 0.2] {
-            let sum = Complex64::cis(TAU * turns);
+        let mut steer = |channel: &mut Channel, period: i32, turns: f64| {
+            let data = if period / 20 % 3 == 0 { 1.0 } else { -1.0 };
+            let sum = data * Complex64::cis(TAU * turns * f64::from(period));
             channel.sums = [0.5 * sum, sum, 0.5 * sum];
             assert!(channel.steer(&loops));
-            assert!((channel.doppler_hz - 1000.0).abs() < 1e-9, "{}", channel.doppler_hz);
-            assert!(channel.coast(1234, &loops));
+            channel.doppler_hz
+        };
+        // The frequency before the gap does not count.
+        (0..150).for_each(|period| assert_eq!(steer(&mut channel, period, 0.11), 1000.0));
+        assert!(channel.coast(1234, &loops));
+        (0..199).for_each(|period| assert_eq!(steer(&mut channel, period, -0.23), 1000.0));
+        let measured = steer(&mut channel, 199, -0.23);
+        assert!((measured - 770.0).abs() < 0.4, "{measured}");
+    }
+
+    #[test]
+    fn carrier_keeps_its_cycle_for_10_minutes_at_35_db_hz() {
+        for (system, periods) in [(System::GpsL1Ca, 600_000_u32), (System::GalileoE1b, 150_000)] {
+            let (mut channel, loops) = channel_of(system);
+            let period_seconds = system.period_seconds();
+            let samples = (period_seconds * loops.samples.rate_hz) as u64;
+            let noise = (0.5 / 10_f64.powf(3.5) / period_seconds).sqrt();
+            let mut random = fxgraph_dsp::random::Random::new(11);
+            // Carrier of the satellite since the start in turns, its frequency, and how fast that changes.
+            let (mut carrier, mut frequency_hz, rate_hz) = (0.0, 1017.0, -0.7);
+            let symbol_periods = system.signal().periods_per_symbol.unwrap();
+            let (mut cycles, mut data) = (Vec::new(), 1.0);
+            for period in 0..periods {
+                let nco_hz = channel.nco.carrier_step as f64 / 2.0_f64.powi(64) * 5e6;
+                let error = carrier - channel.carrier as f64 / 2.0_f64.powi(64);
+                let middle = error + 0.5 * (frequency_hz - nco_hz) * period_seconds;
+                if u64::from(period).is_multiple_of(symbol_periods) {
+                    data = if random.bits() & 1 == 1 { -1.0 } else { 1.0 };
+                }
+                channel.sums = [0.5, 1.0, 0.5].map(|part| {
+                    let [re, im] = random.normal_pair();
+                    data * part * Complex64::cis(TAU * middle) + noise * Complex64::new(re, im)
+                });
+                channel.advance(samples);
+                assert!(channel.steer(&loops), "period {period}");
+                carrier += frequency_hz * period_seconds;
+                frequency_hz += rate_hz * period_seconds;
+                if f64::from(period) * period_seconds > 1.0 {
+                    cycles.push((2.0 * error).round());
+                }
+            }
+            assert!(channel.is_locked() && cycles.iter().all(|cycle| *cycle == cycles[0]));
         }
-        // Without a gap it does: an eighth of a turn in a millisecond.
-        for turns in [0.0, 0.125] {
-            let sum = Complex64::cis(TAU * turns);
-            channel.sums = [0.5 * sum, sum, 0.5 * sum];
-            assert!(channel.steer(&loops));
-        }
-        assert!(channel.doppler_hz > 1040.0, "{}", channel.doppler_hz);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The block: pairs frames of samples with frames of the acquisition, and tracks the satellites.
 
-use super::channel::{Channel, Loops};
+use super::channel::{Channel, Loops, Slots};
 use super::report::Report;
-use super::{GnssTracker, VALUES};
+use super::{GnssTracker, PROMPT_VALUES, VALUES};
 use crate::gnss::gnss_acquisition::{self, Acquired};
 use crate::gnss::samples::Samples;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, TimeBase};
-use fxgraph_dsp::gnss::{Correlator, Planes};
+use fxgraph_dsp::gnss::{Correlator, Planes, System};
 use fxgraph_dsp::simd::InstructionSet;
 
 /// Correlator taps: early, prompt and late.
@@ -19,6 +19,10 @@ pub(super) struct Tracker {
     planes: Planes,
     correlator: Correlator,
     channels: Vec<Option<Channel>>,
+    /// Number of channels that each satellite has had.
+    tracks: Vec<u64>,
+    /// Prompt sums that a satellite may have in a frame.
+    slots: usize,
     /// Timestamp of the frame that follows the last one.
     next: Option<u64>,
     /// Time base of the last frame.
@@ -41,6 +45,8 @@ impl Tracker {
             samples: Samples { antennas: 1, ..samples },
             correlator: Correlator::new(InstructionSet::best(), TAPS),
             channels: labels.iter().map(|_| None).collect(),
+            tracks: vec![0; labels.len()],
+            slots: slots(&samples),
             report: Report::new(labels, samples.samples as f64 / samples.rate_hz, env),
             next: None,
             base: TimeBase::default(),
@@ -56,7 +62,13 @@ impl Tracker {
     }
 
     /// Tracks the satellites through the frame `input`, and starts those found in it.
-    fn track(&mut self, input: &Frame, acquired: Option<&Frame>, output: &mut FrameMut) {
+    fn track(
+        &mut self,
+        input: &Frame,
+        acquired: Option<&Frame>,
+        output: &mut FrameMut,
+        prompts: Option<&mut FrameMut>,
+    ) {
         let start = input.header().timestamp;
         let samples = self.samples.samples as u64;
         // Missing samples; after a timestamp that goes back and in a new time base, the phases are unknown.
@@ -68,11 +80,21 @@ impl Tracker {
             let payload = input.as_slice().expect(fxgraph::ON_HOST);
             self.samples.read(payload, 0..self.samples.samples, &mut self.planes);
         }
-        let Self { channels, planes, correlator, loops, .. } = self;
+        let Self { channels, tracks, planes, correlator, loops, .. } = self;
         let rows = acquired.filter(|acquired| is_whole && acquired.header().timestamp == start);
         let rows = rows.map_or(Ok(&[][..]), Frame::as_slice::<[f64; gnss_acquisition::VALUES]>);
         let rows = rows.expect(fxgraph::ON_HOST);
+        let prompts = prompts.map(|frame| {
+            let (header, payload) =
+                frame.parts_mut::<[f64; PROMPT_VALUES]>().expect(fxgraph::ON_HOST);
+            header.continue_from(input.header());
+            header.validity.fill(u32::from(is_whole));
+            payload
+        });
+        let mut prompts = prompts.unwrap_or_default().chunks_exact_mut(self.slots);
         for (n, channel) in channels.iter_mut().enumerate() {
+            // Without the output there are no slots.
+            let mut slots = Slots::new(prompts.next().unwrap_or_default());
             let is_tracked = match (gap, channel.as_mut()) {
                 (Some(0), _) | (_, None) => true,
                 (Some(gap), Some(channel)) => channel.coast(self.samples.samples_in(gap), loops),
@@ -84,12 +106,15 @@ impl Tracker {
             }
             if let (Some(row), None) = (rows.get(n), &channel) {
                 // Code and sums are allocated when a satellite is found, which is rare.
-                *channel = Acquired::found(*row).and_then(|found| Channel::new(&found, loops));
+                let track = tracks[n] + 1;
+                *channel =
+                    Acquired::found(*row).and_then(|found| Channel::new(&found, loops, track));
+                tracks[n] += u64::from(channel.is_some());
                 self.begun.add(u64::from(channel.is_some()));
             }
             if let Some(tracked) = channel {
                 let is_tracked = if is_whole {
-                    tracked.follow(planes, correlator, loops)
+                    tracked.follow(planes, correlator, loops, &mut slots)
                 } else {
                     tracked.coast(samples, loops)
                 };
@@ -103,10 +128,17 @@ impl Tracker {
         header.continue_from(input.header());
         header.validity.fill(u32::from(is_whole));
         for (row, channel) in payload.iter_mut().zip(channels) {
-            *row = channel.as_ref().map_or([0.0; VALUES], Channel::values);
+            *row = channel.as_ref().map_or([0.0; VALUES], |channel| channel.values(&self.loops));
         }
         self.report.add(payload, is_whole);
     }
+}
+
+/// Largest number of periods of a code that end in a frame, and one. Doppler shifts change the period by less than 1 %.
+pub(super) fn slots(samples: &Samples) -> usize {
+    let shortest = System::ALL.iter().map(|system| system.period_seconds()).fold(1.0, f64::min);
+    let frame_seconds = samples.samples as f64 / samples.rate_hz;
+    (1.01 * frame_seconds / shortest) as usize + 2
 }
 
 impl Block for Tracker {
@@ -123,11 +155,22 @@ impl Block for Tracker {
         };
         // The acquisition skipped the frame of these samples.
         let is_ahead = found.header().timestamp > samples.header().timestamp;
-        let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        let [output, rest @ ..] = &mut *io.outputs else {
+            return Err(BlockError::new("the tracker has an output"));
+        };
+        let Some(mut rows) = output.take() else { return Ok(Next::Wait) };
+        let mut prompts = None;
+        if let Some(port) = rest.first_mut() {
+            let Some(frame) = port.take() else { return Ok(Next::Wait) };
+            prompts = Some(frame);
+        }
         let Some(input) = input.pop() else { return Ok(Next::Wait) };
         let acquired = if is_ahead { None } else { acquired.pop() };
-        self.track(&input, acquired.as_deref(), &mut output);
-        io.outputs[0].push(output);
+        self.track(&input, acquired.as_deref(), &mut rows, prompts.as_mut());
+        output.push(rows);
+        if let (Some(port), Some(frame)) = (rest.first_mut(), prompts) {
+            port.push(frame);
+        }
         Ok(Next::Again)
     }
 }

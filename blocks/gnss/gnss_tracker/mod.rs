@@ -16,7 +16,7 @@ use fxgraph::{
 use fxgraph_dsp::gnss::System;
 
 /// Names of the values of a satellite in the output, in order.
-pub const LABELS: [&str; 10] = [
+pub const LABELS: [&str; 13] = [
     "system",
     "satellite",
     "is_locked",
@@ -27,9 +27,18 @@ pub const LABELS: [&str; 10] = [
     "prompt_real",
     "prompt_imaginary",
     "periods",
+    "track",
+    "period",
+    "doppler_turns",
 ];
 /// Number of values of a satellite in the output.
 pub const VALUES: usize = LABELS.len();
+
+/// Names of the values of a prompt sum in the output `prompts`, in order.
+pub const PROMPT_LABELS: [&str; 5] =
+    ["track", "period", "end_sample", "prompt_real", "prompt_imaginary"];
+/// Number of values of a prompt sum.
+pub const PROMPT_VALUES: usize = PROMPT_LABELS.len();
 
 /// Parameters of `gnss_tracker`.
 #[derive(Clone, Debug, Kind)]
@@ -38,7 +47,7 @@ pub const VALUES: usize = LABELS.len();
     page = "README.md",
     examples("example.yaml"),
     inputs("input", "acquired"),
-    outputs("output")
+    outputs("output", optional("prompts"))
 )]
 pub struct GnssTracker {
     /// Frequency of the carrier in the samples without Doppler shift, in Hz; by default that of the input's band, or 0
@@ -50,6 +59,9 @@ pub struct GnssTracker {
     /// Noise bandwidth of the carrier loop, in Hz.
     #[param(default = 15.0)]
     pub carrier_bandwidth_hz: f64,
+    /// Whether the block has the output `prompts` with the prompt sum of each code period, for `gnss_position`.
+    #[param(default)]
+    pub prompts: bool,
 }
 
 /// Widest loop bandwidth: with periods of 4 ms, wider loops oscillate.
@@ -140,7 +152,16 @@ impl KindSpec for GnssTracker {
             band: None,
             validity: ValidityType::flags(vec![]),
         };
-        Ok((samples, vec![output]))
+        let mut outputs = vec![output];
+        if self.prompts {
+            let axes = vec![
+                inputs[1].axes[0].clone(),
+                Axis::new("slot", cpu::slots(&samples)),
+                Axis::labelled("value", PROMPT_LABELS),
+            ];
+            outputs.push(PortType { axes, ..outputs[0].clone() });
+        }
+        Ok((samples, outputs))
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
