@@ -22,6 +22,16 @@ pub struct Properties {
     pub l2_bytes: usize,
 }
 
+impl Properties {
+    /// NVRTC's name of the architecture, for example `sm_90a`. Instructions specific to Hopper need the `a`.
+    #[must_use]
+    pub fn architecture(&self) -> String {
+        let (major, minor) = self.capability;
+        let suffix = if (major, minor) == (9, 0) { "a" } else { "" };
+        format!("sm_{major}{minor}{suffix}")
+    }
+}
+
 /// A source file in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {

@@ -199,7 +199,7 @@ pub(super) fn compile_cached(
     Ok(cubin)
 }
 
-/// Compiles `program`, which may include `headers`, without a GPU. The result is in the user's cache, where
+/// Compiles `program`, which may include `headers`, without a GPU. Returns the machine code, which is also in the user's cache, where
 /// [`Program::compile`](super::Program::compile) finds it on a GPU of this architecture.
 ///
 /// # Errors
@@ -208,9 +208,9 @@ pub fn precompile(
     program: &Source,
     headers: &[Source],
     architecture: &str,
-) -> Result<(), CudaError> {
+) -> Result<Vec<u8>, CudaError> {
     let headers: Vec<Source> = included(program, headers).into_iter().cloned().collect();
-    compile_cached(program, &headers, architecture, &[]).map(drop)
+    compile_cached(program, &headers, architecture, &[])
 }
 
 /// Returns the cache directory of compiled kernels; `None` for a user without a home directory.

@@ -148,9 +148,7 @@ impl Device {
     /// NVRTC's name of the architecture, for example `sm_90a`. Instructions specific to Hopper need the `a`.
     #[must_use]
     pub fn architecture(&self) -> String {
-        let (major, minor) = self.properties.capability;
-        let suffix = if (major, minor) == (9, 0) { "a" } else { "" };
-        format!("sm_{major}{minor}{suffix}")
+        self.properties.architecture()
     }
 
     /// Selects this device for the following driver calls of the calling thread.
