@@ -1,10 +1,9 @@
 //! Benchmarks: the time of a frame on its way to the process and back.
 
-use super::program::interpreter;
+use super::has_numpy;
 use crate::common::bench::benchmark;
 use fxgraph::DeviceName;
 use fxgraph::examples::Benchmark;
-use std::process::{Command, Stdio};
 
 /// Blocks that touch no payload, and that read and write all of it.
 const BLOCKS: &str = "\
@@ -22,18 +21,7 @@ class Double(Block):\n    \
 
 /// Returns the benchmarks; none on a machine without NumPy.
 pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
-    if device != DeviceName::Cpu {
-        return Vec::new();
-    }
-    let python = interpreter();
-    let mut numpy = Command::new(&python);
-    numpy
-        .args(["-c", "import numpy"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    if !numpy.status().is_ok_and(|status| status.success()) {
-        tracing::warn!("benchmarks of `python` are skipped: `{python}` has no NumPy");
+    if device != DeviceName::Cpu || !has_numpy("benchmarks of `python`") {
         return Vec::new();
     }
     let sizes =

@@ -2,17 +2,17 @@
 
 use super::ask::Hello;
 use super::fault::Fault;
+use super::live::Scheduled;
 use super::log;
 use super::memory::{Counts, JOBS, Slots, allocate};
 use super::port::Described;
 use super::process::Sender;
 use super::program::Program;
 use super::running::{Report, Running, Start};
-use super::{Live, Values};
-use fxgraph::changes::{Change, Changes};
+use fxgraph::changes::Change;
 use fxgraph::frame::SharedMemory;
 use fxgraph::{
-    AsyncBlock, Block, BlockError, Configured, Counter, Env, Frame, FrameMut, Io, Next, PortType,
+    AsyncBlock, Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, PortType, Ports,
     async_trait,
 };
 use serde_json::{Map, Value, json};
@@ -53,6 +53,20 @@ struct Child {
     outputs: Slots,
 }
 
+/// Work that a process does for a block of any kind.
+pub struct Task {
+    pub program: Program,
+    /// Description of the block by an earlier process.
+    pub hello: Arc<Hello>,
+    /// Values of the parameters.
+    pub values: Map<String, Value>,
+    /// Longest time for one frame.
+    pub timeout: Duration,
+    pub ports: Ports,
+    /// Counters to which the program adds.
+    pub counters: Vec<Counter>,
+}
+
 /// A block whose frames are computed by a process.
 pub struct Cpu {
     program: Program,
@@ -72,9 +86,9 @@ pub struct Cpu {
     spare: Option<FrameMut>,
     /// An answer that waits for room in the output.
     waiting: Option<Report>,
-    changes: Changes<Live>,
-    /// Values that have an effective timestamp, which the process does not have yet.
-    due: VecDeque<(u64, Values)>,
+    scheduled: Scheduled,
+    /// Counters to which the program adds.
+    added: Vec<Counter>,
     is_finishing: bool,
     /// Whether the last call of `work` failed.
     has_failed: bool,
@@ -86,18 +100,18 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    pub fn new(block: &Configured<super::Python>, env: &Env) -> Self {
+    pub fn new(task: Task, env: &Env) -> Self {
         let counters = &env.counters;
-        let Hello { python, numpy, .. } = &*block.shape.hello;
-        let (name, class) = (&block.shape.program.name, &block.parameters.class);
+        let Hello { python, numpy, .. } = &*task.hello;
+        let Program { name, class, .. } = &task.program;
         env.summary.set(format!("`{class}` of {name}, Python {python}, NumPy {numpy}\n"));
         Self {
-            program: block.shape.program.clone(),
-            values: block.parameters.values.0.clone(),
-            described: block.shape.hello.output.clone(),
-            timeout: Duration::from_secs_f64(block.parameters.timeout_seconds),
-            input: block.ports.inputs[0].clone(),
-            output: block.ports.outputs.first().cloned(),
+            program: task.program,
+            values: task.values,
+            described: task.hello.output.clone(),
+            timeout: task.timeout,
+            input: task.ports.inputs[0].clone(),
+            output: task.ports.outputs.first().cloned(),
             env: env.clone(),
             child: None,
             jobs: VecDeque::with_capacity(JOBS),
@@ -105,8 +119,8 @@ impl Cpu {
             staging: Default::default(),
             spare: None,
             waiting: None,
-            changes: Changes::default(),
-            due: VecDeque::new(),
+            scheduled: Scheduled::default(),
+            added: task.counters,
             is_finishing: false,
             has_failed: false,
             computed: counters.count("frames_computed", "frames that the block in Python has computed"),
@@ -127,7 +141,7 @@ impl Cpu {
 
     /// Starts the process, and waits until the block in it has started.
     async fn start_process(&mut self) -> Result<(), BlockError> {
-        let counts = Counts::new(&self.input, self.output.as_ref())?;
+        let counts = Counts::new(&self.input, self.output.as_ref(), self.added.len())?;
         let start = Start {
             name: self.env.name.clone(),
             program: self.program.clone(),
@@ -209,6 +223,7 @@ impl Cpu {
         }
         self.computed.add(1);
         let place = place_of(job);
+        self.added.iter().zip(child.counts.added(place)).for_each(|(counter, n)| counter.add(n));
         if is_staged && let Some(staged) = &self.staging[place].output {
             let payload = output.as_mut_slice::<u8>()?;
             let bytes = payload.len();
@@ -243,12 +258,8 @@ impl Cpu {
 
     /// Sends new values of live parameters that hold from `timestamp` on.
     fn send_values(&mut self, timestamp: u64) -> Result<(), Fault> {
-        for (from, Live::Values(values)) in
-            self.changes.begin(timestamp, self.input.clock.samples_per_frame)
-        {
-            self.due.push_back((from, values));
-        }
-        while let Some((_, values)) = self.due.pop_front_if(|(from, _)| *from <= timestamp) {
+        let samples = self.input.clock.samples_per_frame;
+        while let Some(values) = self.scheduled.take(timestamp, samples) {
             if let Some(child) = &self.child {
                 child.sender.tell(&json!({"set": values.0}), None)?;
             }
@@ -383,7 +394,7 @@ impl Block for Cpu {
     }
 
     fn update(&mut self, change: Change) -> Result<(), BlockError> {
-        self.changes.offer(change)
+        self.scheduled.offer(change)
     }
 
     fn finish(&mut self) -> Result<(), BlockError> {
@@ -419,7 +430,7 @@ impl AsyncBlock for Cpu {
     }
 
     fn update(&mut self, change: Change) -> Result<(), BlockError> {
-        self.changes.offer(change)
+        self.scheduled.offer(change)
     }
 }
 

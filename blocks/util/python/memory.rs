@@ -54,22 +54,40 @@ impl Slots {
     }
 }
 
-/// Validity counts of the input and the output of each job.
+/// Validity counts of the input and the output of each job, and numbers that the program adds to counters.
 pub struct Counts {
     memory: SharedMemory,
     /// Bytes of one job.
     stride: usize,
     input_units: usize,
     output_units: usize,
+    counters: usize,
 }
 
 impl Counts {
-    pub fn new(input: &PortType, output: Option<&PortType>) -> Result<Self, BlockError> {
+    pub fn new(
+        input: &PortType,
+        output: Option<&PortType>,
+        counters: usize,
+    ) -> Result<Self, BlockError> {
         let input_units = input.validity.units();
         let output_units = output.map_or(0, |port| port.validity.units());
-        let stride = (4 * (input_units + output_units)).next_multiple_of(ALIGNMENT);
+        let units = 4 * (input_units + output_units);
+        let stride = (units.next_multiple_of(8) + 8 * counters).next_multiple_of(ALIGNMENT);
         let memory = allocate(stride * JOBS)?;
-        Ok(Self { memory, stride, input_units, output_units })
+        Ok(Self { memory, stride, input_units, output_units, counters })
+    }
+
+    pub fn counters(&self) -> usize {
+        self.counters
+    }
+
+    /// Numbers that the program has added to each counter for `job`.
+    pub fn added(&self, job: usize) -> impl Iterator<Item = u64> {
+        let units = 4 * (self.input_units + self.output_units);
+        let start = job * self.stride + units.next_multiple_of(8);
+        let bytes = &self.memory.bytes()[start..][..8 * self.counters];
+        bytes.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes))
     }
 
     pub fn memory(&self) -> &SharedMemory {

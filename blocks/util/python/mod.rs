@@ -7,6 +7,7 @@ mod chain_tests;
 mod cpu;
 mod fault;
 mod lines;
+mod live;
 mod log;
 mod memory;
 mod patience;
@@ -15,34 +16,40 @@ mod process;
 mod program;
 mod running;
 
+pub(crate) use ask::hello;
+pub(crate) use cpu::{Cpu, Task};
+pub(crate) use live::Scheduled;
+pub(crate) use memory::JOBS;
+pub(crate) use port::to_json;
+pub(crate) use program::{Program, has_numpy, text_of};
+
 use ask::Hello;
 use fxgraph::access::{ExecutedPath, ExecutedText};
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::Benchmark;
 use fxgraph::{
     At, BlockError, Checked, Configured, DeviceName, Implementation, Implementations, Kind,
-    KindSpec, LiveKind, PortType, Rejection, Resources,
+    KindSpec, LiveKind, Parameters, PortType, Rejection, Resources,
 };
-use memory::JOBS;
-use program::Program;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Largest program in bytes.
 const FILE_LIMIT_BYTES: u64 = 1 << 20;
 /// Memory of a process with NumPy, in bytes, for the plan.
-const PROCESS_BYTES: usize = 64 << 20;
+pub(crate) const PROCESS_BYTES: usize = 64 << 20;
 /// Longest time limit in seconds.
 const MAX_TIMEOUT_SECONDS: f64 = 86_400.0;
 
 /// Values of the parameters of a class in Python.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(transparent)]
-pub struct Values(Map<String, Value>);
+pub struct Values(pub(crate) Map<String, Value>);
 
 impl JsonSchema for Values {
     fn inline_schema() -> bool {
@@ -55,6 +62,26 @@ impl JsonSchema for Values {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "object", "additionalProperties": true, "x-merged": true})
+    }
+}
+
+/// Parameters of the process that runs a block, and its limits.
+#[derive(Clone, Debug, Parameters)]
+pub struct Interpreter {
+    /// Interpreter, with NumPy; by default that of the active virtual environment, or else `python3`.
+    pub python: Option<ExecutedText>,
+    /// Longest time for one frame. A process that takes longer is killed, and the block fails.
+    #[param(default = 10.0, range = 0.01..=MAX_TIMEOUT_SECONDS, unit = "s")]
+    pub timeout_seconds: f64,
+    /// Limit of the private memory of the process, without frames; 0 is no limit.
+    #[param(default = 4_294_967_296_u64)]
+    pub memory_limit_bytes: u64,
+}
+
+impl Interpreter {
+    /// Path of the interpreter.
+    pub(crate) fn path(&self) -> String {
+        self.python.as_deref().map_or_else(program::interpreter, str::to_owned)
     }
 }
 
@@ -77,14 +104,9 @@ pub struct Python {
     /// Parameters of the class; those that it declares as live may change while the block runs.
     #[param(default, live)]
     pub values: Values,
-    /// Interpreter, with NumPy; by default that of the active virtual environment, or else `python3`.
-    pub python: Option<ExecutedText>,
-    /// Longest time for one frame. A process that takes longer is killed, and the block fails.
-    #[param(default = 10.0, range = 0.01..=MAX_TIMEOUT_SECONDS, unit = "s")]
-    pub timeout_seconds: f64,
-    /// Limit of the private memory of the process, without frames; 0 is no limit.
-    #[param(default = 4_294_967_296_u64)]
-    pub memory_limit_bytes: u64,
+    /// Process of the block.
+    #[param(flatten)]
+    pub interpreter: Interpreter,
 }
 
 /// A block as its process describes it.
@@ -99,15 +121,27 @@ pub enum Live {
     Values(Values),
 }
 
+/// Work of the process of `block`.
+fn task(block: &Configured<Python>) -> Task {
+    Task {
+        program: block.shape.program.clone(),
+        hello: Arc::clone(&block.shape.hello),
+        values: block.parameters.values.0.clone(),
+        timeout: Duration::from_secs_f64(block.parameters.interpreter.timeout_seconds),
+        ports: block.ports.clone(),
+        counters: Vec::new(),
+    }
+}
+
 impl KindSpec for Python {
     type Shape = Described;
     const IMPLEMENTATIONS: Implementations<Self> =
-        &[Implementation::cpu(|block, env| Ok(Box::new(cpu::Cpu::new(block, env))))];
+        &[Implementation::cpu(|block, env| Ok(Box::new(Cpu::new(task(block), env))))];
 
     /// Runs the program once, the only source of its ports and parameters, unless the answer is known.
     fn ports(&self, inputs: &[PortType]) -> Checked<Described> {
         let program = Program::read(self)?;
-        let hello = ask::hello(&program, &self.values.0, inputs)
+        let hello = hello(&program, &self.values.0, inputs)
             .map_err(|fault| vec![fault.rejection(&program)])?;
         let output = hello.output.as_ref().map(|output| output.port(&inputs[0])).transpose();
         let output = output.map_err(|why| {

@@ -210,6 +210,7 @@ impl Process {
             "directory": program.directory,
             "text": &*program.text,
             "class": program.class,
+            "function": program.function,
             "values": values,
             "inputs": inputs.iter().map(port::to_json).collect::<Vec<_>>(),
             "host": std::process::id(),

@@ -4,8 +4,10 @@ use super::{FILE_LIMIT_BYTES, Python};
 use fxgraph::access::ExecutedPath;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Rejection};
+use serde_json::Value;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 /// Name of inline code in errors and tracebacks.
@@ -26,6 +28,10 @@ pub struct Program {
     pub class: String,
     /// Limit of the private memory of the process, in bytes; 0 for none.
     pub memory_limit_bytes: u64,
+    /// Declaration of a function that the text has instead of a class: `parameters`, pairs of name and type; `live`, names;
+    /// `output`, a port; `buffers`, names with dtype and length; `counters`, names; `whole`, whether an output is zeroed if
+    /// a part of the input is missing.
+    pub function: Option<Value>,
 }
 
 impl Program {
@@ -54,12 +60,13 @@ impl Program {
             }
         };
         Ok(Self {
-            python: parameters.python.as_deref().map_or_else(interpreter, str::to_owned),
+            python: parameters.interpreter.path(),
             name,
             directory,
             text: text.into(),
             class: parameters.class.clone(),
-            memory_limit_bytes: parameters.memory_limit_bytes,
+            memory_limit_bytes: parameters.interpreter.memory_limit_bytes,
+            function: None,
         })
     }
 
@@ -75,7 +82,8 @@ impl Program {
     }
 }
 
-fn text_of(file: &ExecutedPath) -> Result<String, String> {
+/// Returns the text of `file`, which has at most 1 MiB.
+pub fn text_of(file: &ExecutedPath) -> Result<String, String> {
     let said = |error: std::io::Error| error.to_string();
     // Not a pipe, which could make the reader wait.
     let file = file.open().map_err(said)?;
@@ -96,4 +104,20 @@ pub fn interpreter() -> String {
     let active = std::env::var_os("VIRTUAL_ENV").map(|root| Path::new(&root).join("bin/python"));
     let active = active.filter(|python| python.exists());
     active.map_or_else(|| "python3".to_owned(), |python| python.display().to_string())
+}
+
+/// Whether the default interpreter has NumPy; if not, the log says that `skipped` is skipped.
+pub fn has_numpy(skipped: &str) -> bool {
+    let python = interpreter();
+    let mut numpy = Command::new(&python);
+    numpy
+        .args(["-c", "import numpy"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let has_numpy = numpy.status().is_ok_and(|status| status.success());
+    if !has_numpy {
+        tracing::warn!("{skipped}: skipped, because `{python}` has no NumPy");
+    }
+    has_numpy
 }

@@ -22,7 +22,7 @@ import sys
 import traceback
 import types
 import typing
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass, make_dataclass
 
 import numpy as np
 
@@ -144,8 +144,8 @@ class Source:
     def __init__(self, name, directory, text):
         self.name, self.directory, self.text = name, directory, text
 
-    def load(self, class_name):
-        """Runs the text as a module; returns its class `class_name`."""
+    def module(self):
+        """Runs the text as a module."""
         if self.directory is not None:
             sys.path.insert(0, self.directory)  # files beside it can be imported, as for a script
         stem = pathlib.PurePath(self.name).stem
@@ -155,6 +155,42 @@ class Source:
         # Tracebacks quote these lines, not those of a file that may have been edited since.
         linecache.cache[self.name] = (len(self.text), None, self.text.splitlines(True), self.name)
         exec(compile(self.text, self.name, "exec"), vars(module))
+        return module
+
+    def load_function(self, name, declared):
+        """Runs the text as a module; returns a block that calls its function `name` with the frames and itself: its
+        attributes are the parameters, buffers and counters of the declaration."""
+        function = vars(self.module()).get(name)
+        if not inspect.isfunction(function):
+            raise Refused(f"`{self.name}` has no function `{name}`", "class")
+        if len(inspect.signature(function).parameters) != 3:
+            raise Refused(f"`{name}` of `{self.name}` must be `{name}(frame, out, fx)`", "class")
+        output, types = port_of(declared["output"]), {"bool": bool, "int": int, "float": float}
+
+        def start(self, inputs, _):
+            self._next = None
+            for buffer, (dtype, length) in declared["buffers"].items():
+                port = Port(dtype, (("value", length),), 1, 1.0)
+                setattr(self, buffer, np.zeros(port.array[1], port.array[0]))
+
+        def work(self, frame, out):
+            self.is_continuous, self._next = frame.timestamp == self._next, frame.timestamp + frame.port.samples_per_frame
+            vars(self).update(dict.fromkeys(declared["counters"], 0))
+            result = function(frame, out, self)
+            if result is not None:
+                raise Refused(f"`{name}` must return None, got {type(result).__name__}: fill `out.data` in place")
+            if declared["whole"] and not (frame.validity == frame.port.full).all():
+                out.data[...] = 0
+
+        def field(key, hint):
+            return key, typing.Annotated[types[hint], live] if key in declared["live"] else types[hint]
+
+        body = {"ports": lambda self, inputs: output, "start": start, "work": work, "counters": declared["counters"]}
+        return make_dataclass(name, [field(*pair) for pair in declared["parameters"]], bases=(Block,), namespace=body)
+
+    def load(self, class_name):
+        """Runs the text as a module; returns its class `class_name`."""
+        module = self.module()
         found = vars(module).get(class_name)
         is_block = lambda each: isinstance(each, type) and issubclass(each, Block) and each is not Block
         if not is_block(found):
@@ -282,6 +318,8 @@ class Server:
                 counts = base[start:start + 4 * units].view("<u4")
                 pair.append(counts.reshape([n for _, n in port.validity] if port else [0]))
                 start += 4 * units
+            start += -start % 8
+            pair.append(base[start:start + 8 * message["counters"]].view("<u8"))
             pair[0] = pair[0].view()
             pair[0].flags.writeable = False
             self.validity.append(pair)
@@ -331,6 +369,8 @@ class Server:
                 counts[1][...] = self.output.full if (counts[0] == self.input.full).all() else 0
         held = self.references(frame, out, counts)
         dropped = not self.filled(frame, out)
+        for n, name in enumerate(getattr(self.block, "counters", ()) if counts[2].size else ()):
+            counts[2][n] = operator.index(getattr(self.block, name))
         if self.references(frame, out, counts) != held:
             gc.collect()
             if self.references(frame, out, counts) != held:
@@ -404,7 +444,8 @@ def main(sock):
         source = Source(start["name"], start["directory"], start["text"])
         set_up(start, channel.fds[0])
         where = "import"
-        cls = source.load(start["class"])
+        declared = start["function"]
+        cls = source.load_function(start["class"], declared) if declared else source.load(start["class"])
         where = "parameters"
         described = parameters(cls)
         values = checked(cls, start["values"])

@@ -146,7 +146,7 @@ impl Running {
         let stopped = |error: std::io::Error| {
             BlockError::new("cannot start the thread of the process").because(error)
         };
-        let message = json!({"memory": {"jobs": JOBS, "stride": counts.stride()}});
+        let message = json!({"memory": {"jobs": JOBS, "stride": counts.stride(), "counters": counts.counters()}});
         let memory = fcntl_dupfd_cloexec(SharedMemory::file(counts.memory()), 0);
         let memory = memory.map_err(|error| stopped(error.into()))?;
         let of_thread = Arc::clone(&shared);
