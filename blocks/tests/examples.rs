@@ -25,7 +25,7 @@ pub fn directory() -> TempDir {
 
 /// Whether this machine has everything that the example needs.
 pub fn can_run(example: &Example) -> bool {
-    example.kind != "python" || crate::util::python::tests::has_numpy()
+    !["kernel", "python"].contains(&example.kind) || crate::util::python::tests::has_numpy()
 }
 
 /// Returns the text of an example, in which the files of [`directory`] have their whole paths: sources read some of them

@@ -39,7 +39,7 @@ fn parameters_with_file_names_are_declared_as_files() {
         }
     }
     let others =
-        "file_sink, file_source, image_sink, python, recorder, spead_source, uvh5_sink (2)";
+        "file_sink, file_source, image_sink, kernel, python, recorder, spead_source, uvh5_sink (2)";
     let formats = "DADA, filterbank, GUPPI, SigMF, VDIF: a sink and a source each";
-    assert_eq!(declared, 18, "{others}; {formats}");
+    assert_eq!(declared, 19, "{others}; {formats}");
 }

@@ -15,7 +15,9 @@ use std::sync::Arc;
 /// Kinds that change the type of the elements or the order of the axes: they write any type, and read nearly all.
 const REARRANGE: [&str; 2] = ["convert", "transpose"];
 /// Kinds whose parameters state the type of the output: it is no type of theirs.
-const ANY_OUTPUT: [&str; 4] = ["file_source", "null_source", "python", "stream_source"];
+const ANY_OUTPUT: [&str; 5] = ["file_source", "kernel", "null_source", "python", "stream_source"];
+/// Kinds whose code states their types.
+const STATED: [&str; 2] = ["kernel", "python"];
 const NOTE: &str =
     "<!-- Made from the kinds by blocks/tests/stream_types.rs; UPDATE_MANUAL=1 writes it. -->\n";
 /// Types that no kind reads but those that read every type, each with the reason.
@@ -53,14 +55,16 @@ fn name(port: &PortType) -> String {
     format!("{dtype} {}", axes.concat())
 }
 
-/// Plans of all examples, and of the reference block of conformance cases. The class of a `python` block states its types.
+/// Plans of all examples, and of the reference block of conformance cases. The class of a `python` block and the file of a
+/// `kernel` state its types.
 fn plans() -> Vec<Plan> {
     let (registry, directory) = (crate::kinds(), directory());
     let examples = registry.examples(DeviceName::Cpu).into_iter();
     let examples = examples
-        .filter(|example| example.kind != "python")
+        .filter(|example| !STATED.contains(&example.kind))
         .map(|example| text(&example.flowgraph, directory.path()));
-    let cases = registry.iter().flat_map(|kind| (kind.cases)(DeviceName::Cuda(0)));
+    let cases = registry.iter().filter(|kind| !STATED.contains(&kind.name));
+    let cases = cases.flat_map(|kind| (kind.cases)(DeviceName::Cuda(0)));
     let cases = cases.map(|case| {
         let is_reference = |line: &&str| !line.starts_with("  gpu: ");
         case.flowgraph.lines().filter(is_reference).collect::<Vec<_>>().join("\n") + "\n"
@@ -144,8 +148,8 @@ fn page() -> String {
         "# Types of streams\n\n{NOTE}\nEvery output has a type: the type of its elements, and its axes, the slowest first \
          (`packed`: integers of 2 to 16 bits without padding).\nThe table lists the types that kinds write in their \
          examples and conformance cases, and for each the kinds that read it, or its purpose if no other kind than those below reads it.\nLengths and rates must fit as well: \
-         `fxgraph validate` names those that do not.\n\nThese kinds read every type: {}, and [`python`](kinds/python.md) \
-         with a class for it.\n{} change the type of the elements and the order of the axes of nearly every type, and are \
+         `fxgraph validate` names those that do not.\n\nThese kinds read every type: {}, and [`kernel`](kinds/kernel.md) \
+         and [`python`](kinds/python.md) with code for it.\n{} change the type of the elements and the order of the axes of nearly every type, and are \
          not repeated, either.\nThe types of {} are those that their parameters state.\n\n\
          | type | written by | read by |\n|---|---|---|\n",
         links(&mut named_once.iter()),

@@ -2,6 +2,8 @@
 
 pub mod convert;
 pub mod fault_injector;
+#[cfg(feature = "python")]
+pub mod kernel;
 pub mod null_sink;
 pub mod null_source;
 #[cfg(feature = "python")]

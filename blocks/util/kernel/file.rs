@@ -1,0 +1,123 @@
+//! The file of a kernel and its reference.
+
+use super::Kernel;
+use super::declaration::{Declared, Problem};
+use crate::util::python::text_of;
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Rejection};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Names of inline texts in errors.
+const INLINE: &str = "<code>";
+const INLINE_REFERENCE: &str = "<reference_code>";
+
+/// Text of a reference in Python.
+#[derive(Clone, Debug, Hash)]
+pub struct Reference {
+    /// Path as given, or `<reference_code>`.
+    pub name: String,
+    /// Directory of the file, from which it may import others.
+    pub directory: Option<PathBuf>,
+    pub text: Arc<str>,
+}
+
+/// Text of a kernel with its declaration.
+#[derive(Clone, Debug)]
+pub struct KernelFile {
+    /// Path as given, or `<code>`.
+    pub name: String,
+    /// Parameter that gives the text.
+    pub parameter: &'static str,
+    pub text: Arc<str>,
+    pub declared: Declared,
+    /// Name of the kernel and of the function.
+    pub kernel: String,
+    pub reference: Option<Reference>,
+}
+
+impl KernelFile {
+    /// Reads the texts that `parameters` name.
+    pub fn read(parameters: &Kernel) -> Result<Self, Vec<Rejection>> {
+        let Kernel { file, code, reference_code, .. } = parameters;
+        let (name, parameter, text) = match (file, code) {
+            (Some(file), None) => {
+                let text = text_of(file).map_err(|why| {
+                    vec![Rejection::parameter("file", format!("cannot read `{}`: {why}", &**file))]
+                })?;
+                (file.to_string(), "file", text)
+            }
+            (None, Some(code)) => (INLINE.to_owned(), "code", code.to_string()),
+            (Some(_), Some(_)) => {
+                let message = "`file` and `code` must not be given together";
+                return Err(vec![Rejection::parameter("code", message).help("remove one of them")]);
+            }
+            (None, None) => {
+                let message = "`kernel` needs the parameter `file` or `code`";
+                let help = "name the file with the kernel: `file: gain.cu`";
+                let rejection = Rejection::new(codes::MISSING_KEY, At::Block, message);
+                return Err(vec![rejection.label("no code").help(help)]);
+            }
+        };
+        let rejected = |problem| vec![rejection(parameter, &name, &text, problem)];
+        let declared = Declared::read(&text).map_err(rejected)?;
+        let stem = Path::new(&name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let stem = if file.is_some() { stem } else { "kernel" };
+        let kernel = declared.declaration.kernel.clone().unwrap_or_else(|| stem.to_owned());
+        if !super::declaration::is_name(&kernel) {
+            let message = format!("`{kernel}` cannot be the name of a kernel");
+            let help = "give `kernel` in the declaration the name of the kernel";
+            return Err(rejected(Problem::of_file(message).help(help)));
+        }
+        let declared_reference = declared.declaration.reference.as_deref();
+        let reference = match (file, reference_code) {
+            (Some(_), Some(_)) => {
+                let message = "`reference_code` must be given with `code`, not with `file`";
+                let help = "write `reference: NAME.py` into the declaration";
+                return Err(vec![Rejection::parameter("reference_code", message).help(help)]);
+            }
+            (Some(file), None) => {
+                let beside = file.beside(
+                    &declared_reference.map_or_else(|| format!("{stem}.py"), str::to_owned),
+                );
+                match (text_of(&beside), declared_reference) {
+                    (Ok(text), _) => {
+                        let whole = Path::new(&*beside).canonicalize().unwrap_or_default();
+                        let directory = whole.parent().map(Path::to_owned);
+                        Some(Reference { name: beside.to_string(), directory, text: text.into() })
+                    }
+                    (Err(_), None) => None,
+                    (Err(why), Some(_)) => {
+                        let message = format!("cannot read `{}`: {why}", &*beside);
+                        return Err(rejected(declared.problem("reference", message)));
+                    }
+                }
+            }
+            (None, Some(code)) => {
+                let name = INLINE_REFERENCE.to_owned();
+                Some(Reference { name, directory: None, text: (**code).into() })
+            }
+            (None, None) => None,
+        };
+        Ok(Self { parameter, declared, kernel, reference, text: text.into(), name })
+    }
+
+    /// The diagnostic for `problem`, with its line.
+    pub fn rejection(&self, problem: Problem) -> Rejection {
+        rejection(self.parameter, &self.name, &self.text, problem)
+    }
+}
+
+fn rejection(parameter: &'static str, name: &str, text: &str, problem: Problem) -> Rejection {
+    let Problem { line, message, help } = problem;
+    let at = line.map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"));
+    let rejection =
+        Rejection::parameter(parameter, format!("{at}: {message}")).label("this kernel");
+    let quoted = line.and_then(|line| text.lines().nth(line.checked_sub(1)?)).map(str::trim);
+    let quoted = quoted.filter(|quoted| !quoted.is_empty());
+    let correct = line.zip(quoted).map(|(line, quoted)| format!("correct line {line}: `{quoted}`"));
+    match help.or(correct) {
+        Some(help) => rejection.help(help),
+        None => rejection.help("correct the file"),
+    }
+}
