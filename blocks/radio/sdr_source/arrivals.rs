@@ -100,10 +100,15 @@ impl Arrivals {
     }
 
     /// Time of the first sample, in seconds after the stream was begun, and its largest error: the sample was taken after
-    /// the begin, and before the earliest read of it can have ended.
+    /// the begin, and before the earliest read of it can have ended. If that was before the begin, older samples were in
+    /// buffers.
     pub fn first(&self) -> (f64, f64) {
-        let latest = if self.least_seconds.is_finite() { self.least_seconds.max(0.0) } else { 0.0 };
-        (latest / 2.0, latest / 2.0)
+        match self.least_seconds {
+            // No sample came.
+            latest if latest.is_infinite() => (0.0, 0.0),
+            latest if latest < 0.0 => (latest, -latest),
+            latest => (latest / 2.0, latest / 2.0),
+        }
     }
 
     /// Largest error of the number of lost samples, in seconds: the lateness that windows have without a loss.
@@ -162,6 +167,10 @@ mod tests {
         arrivals.note(30_000, began + Duration::from_millis(90));
         let (time, error) = arrivals.first();
         assert!((time - 0.01).abs() < 1e-5 && (error - 0.01).abs() < 1e-5, "{time} {error}");
+        // 0.5 s of samples were in buffers.
+        arrivals.note(600_000, began + Duration::from_millis(100));
+        let (time, error) = arrivals.first();
+        assert!((time + 0.5).abs() < 1e-5 && (error - 0.5).abs() < 1e-5, "{time} {error}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use seify::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Largest difference of a rate or a frequency from the requested one, as a fraction: less than the error of a device's
@@ -116,14 +117,20 @@ pub fn find() -> Vec<Found> {
     let drivers = DRIVERS.iter().filter(|driver| **driver != "dummy");
     let found = drivers.map(|driver| {
         let devices = match probe(driver) {
+            // This machine has no USB, which all drivers but SoapySDR's need.
+            Err(_) if *driver != "soapy" && !has_usb() => Ok(Vec::new()),
             Ok(devices) => Ok(devices.iter().map(|args| sorted(driver, args)).collect()),
-            // A machine without a USB bus.
             Err(Error::DeviceNotFound) => Ok(Vec::new()),
             Err(error) => Err(error.to_string()),
         };
         Found { driver, devices }
     });
     found.collect()
+}
+
+/// Whether this machine has a USB bus, as far as Linux tells.
+fn has_usb() -> bool {
+    cfg!(not(target_os = "linux")) || Path::new("/sys/bus/usb/devices").exists()
 }
 
 /// Arguments of the devices of `driver`.
@@ -195,6 +202,9 @@ impl Radio {
         let count =
             count.map_err(|error| radio.fault("cannot be asked for its channels", error))?;
         match channels.iter().find(|channel| **channel >= count) {
+            Some(_) if count == 0 => {
+                Err(BlockError::new(format!("the device `{name}` has no receive channel")))
+            }
             Some(channel) => Err(BlockError::new(format!(
                 "`channels` must be less than {count}, the receive channels of `{name}`, got {channel}"
             ))),

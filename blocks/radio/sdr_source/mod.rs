@@ -67,8 +67,8 @@ pub struct SdrSource {
     /// Samples in a heap: the unit of validity.
     #[param(default = 1024, range = 1..=1_073_741_824)]
     pub samples_per_heap: usize,
-    /// Time after the start, and after the effective timestamp of a new setting, whose samples are flagged as missing: older
-    /// samples are still in buffers, and the receiver settles.
+    /// Time after the effective timestamp of a new setting whose samples are flagged as missing, and after the start whose
+    /// samples are discarded: older samples are still in buffers, and the receiver settles.
     #[param(default = 0.05, range = 0..=60, unit = "s")]
     pub settle_seconds: f64,
     /// Number of frames; by default the block runs until the flowgraph stops.

@@ -45,6 +45,11 @@ impl Sizes {
         self.samples / self.heap
     }
 
+    /// Time for which samples are flagged after a setting.
+    fn settling_time(&self) -> Duration {
+        Duration::from_secs_f64(self.settling as f64 / self.rate_hz)
+    }
+
     /// Frames that the thread may have at once.
     #[must_use]
     pub fn lent_frames(&self) -> usize {
@@ -81,7 +86,7 @@ impl Causes {
             ),
             settling: counters.count(
                 "samples_settling",
-                "samples of each channel flagged after the start or a new setting; `settle_seconds` sets their number",
+                "samples of each channel flagged after a new setting; `settle_seconds` sets their number",
             ),
             dropped: counters.held_up(
                 "frames_dropped",
@@ -136,6 +141,8 @@ pub(super) struct Reader {
     began: (Instant, Time),
     /// Arrivals, of a device in real time.
     arrivals: Option<Arrivals>,
+    /// Samples that were discarded before the first one of the stream, and those received since.
+    discarded: u64,
     received: u64,
     /// Whether each heap of the frame lacks samples.
     flags: Vec<bool>,
@@ -167,6 +174,7 @@ impl Reader {
             settled: base.from,
             began,
             arrivals: None,
+            discarded: 0,
             received: 0,
             flags: vec![false; sizes.heaps()],
             spare: vec![Complex32::default(); sizes.channels * sizes.samples],
@@ -182,7 +190,7 @@ impl Reader {
             // flowgraph is too slow, and the thread does not wait.
             link.live = Some(Box::new(|| 1.0));
         }
-        let result = self.activate().and_then(|()| self.stream(&mut link, frames));
+        let result = self.activate(&link).and_then(|()| self.stream(&mut link, frames));
         // A device that was disconnected cannot be stopped.
         let _ = self.stream.deactivate();
         link.report(match result {
@@ -191,12 +199,32 @@ impl Reader {
         });
     }
 
-    fn activate(&mut self) -> Result<(), BlockError> {
+    /// Starts the device. Discards the samples of the first `settle_seconds`: older ones may be in buffers.
+    fn activate(&mut self, link: &Link) -> Result<(), BlockError> {
         self.began = ((self.clock)(), Time::now());
         self.stream.activate().map_err(|error| self.radio.fault("cannot start", error))?;
-        let began = self.began.0;
-        self.arrivals = self.radio.is_real().then(|| Arrivals::new(self.sizes.rate_hz, began));
-        self.settle();
+        if !self.radio.is_real() {
+            return Ok(());
+        }
+        let until = self.began.0 + self.sizes.settling_time();
+        let mut arrivals = Arrivals::new(self.sizes.rate_hz, self.began.0);
+        let mut spare = std::mem::take(&mut self.spare);
+        while (self.clock)() < until && !link.stopping() {
+            match self.read(&mut spare, 0..self.sizes.samples) {
+                Ok(samples) => self.discarded += samples as u64,
+                Err(Error::Overrun) => {
+                    // The first sample is one after the overrun.
+                    self.causes.overruns.add(1);
+                    self.began = ((self.clock)(), Time::now());
+                    arrivals = Arrivals::new(self.sizes.rate_hz, self.began.0);
+                    self.discarded = 0;
+                }
+                Err(Error::Timeout) => {}
+                Err(error) => return Err(self.radio.lost(error)),
+            }
+            arrivals.note(self.discarded, (self.clock)());
+        }
+        (self.arrivals, self.spare) = (Some(arrivals), spare);
         Ok(())
     }
 
@@ -288,13 +316,18 @@ impl Reader {
         Ok(read)
     }
 
+    /// Samples since the device was started, missing ones included.
+    fn arrived(&self) -> u64 {
+        self.discarded + (self.position - self.base.from)
+    }
+
     /// Returns the samples that the device lost and did not report, if the arrivals show a loss.
     fn silent_loss(&mut self) -> Option<u64> {
-        let now = (self.clock)();
+        let (now, samples) = ((self.clock)(), self.arrived());
         let arrivals = self.arrivals.as_mut()?;
-        arrivals.note(self.position - self.base.from, now);
+        arrivals.note(samples, now);
         let lost = arrivals.lost(now);
-        if let Some(measured_hz) = arrivals.measured_hz(self.received, now) {
+        if let Some(measured_hz) = arrivals.measured_hz(self.discarded + self.received, now) {
             self.causes.measured_hz.set(measured_hz);
         }
         lost
@@ -320,7 +353,7 @@ impl Reader {
                 Err(Error::Timeout) => {}
                 Err(error) => return Err(self.radio.lost(error)),
             }
-            let (now, samples) = ((self.clock)(), self.position - self.base.from + discarded);
+            let (now, samples) = ((self.clock)(), self.arrived() + discarded);
             self.arrivals.iter_mut().for_each(|arrivals| arrivals.note(samples, now));
         }
         self.received += discarded;
@@ -400,6 +433,7 @@ impl Reader {
             return;
         }
         let (seconds, error) = self.arrivals.as_ref().map_or((0.0, 0.0), Arrivals::first);
+        let seconds = seconds + self.discarded as f64 / self.sizes.rate_hz;
         let time = self.began.1.plus_seconds(seconds).unwrap_or(self.began.1);
         self.base.sync_time = Some(time);
         self.base.uncertainty_seconds =

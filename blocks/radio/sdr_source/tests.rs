@@ -128,9 +128,13 @@ impl Running {
     }
 }
 
-/// Timestamps of the samples that `frames` lack, from the first frame on. Checks that each of the others has its place: the
-/// real part of a sample of the device is its number.
+/// Timestamps of the samples that `frames` lack, from the first frame on. Checks that each of the others has its place.
 fn missing(frames: &[Arc<Frame>]) -> Vec<u64> {
+    missing_after(0, frames)
+}
+
+/// The same after `discarded` samples of the device. The real part of a sample is its number.
+fn missing_after(discarded: u64, frames: &[Arc<Frame>]) -> Vec<u64> {
     let mut missing = Vec::new();
     let mut next = frames[0].header().timestamp;
     for frame in frames {
@@ -146,7 +150,9 @@ fn missing(frames: &[Arc<Frame>]) -> Vec<u64> {
                 assert!(samples.iter().all(|sample| *sample == Complex32::default()));
             } else {
                 let places = numbers.zip(samples);
-                places.for_each(|(number, sample)| assert_eq!(sample.re, number as f32));
+                places.for_each(|(number, sample)| {
+                    assert_eq!(sample.re, (discarded + number) as f32)
+                });
             }
         }
     }
@@ -237,11 +243,13 @@ fn setting_takes_effect_at_its_timestamp_and_settles() {
     let value = Box::new(Setting::CentreHz(101e6));
     source.update(When::at(at).change(vec![("centre_hz", value)])).unwrap();
     let mut running = Running::of(&parameters, source, device, env);
-    running.allow(10 * FRAME);
+    running.allow(11 * FRAME);
     let frames = running.frames(10);
     let heap = HEAP as u64;
     let flagged = |from: u64| from / heap * heap..(from + 4000).div_ceil(heap) * heap;
-    assert_eq!(missing(&frames), flagged(0).chain(flagged(at)).collect::<Vec<_>>());
+    // The samples of the first 4 ms are discarded, in transfers of 256.
+    let discarded = 4096;
+    assert_eq!(missing_after(discarded, &frames), flagged(at).collect::<Vec<_>>());
     // The imaginary part is the centre frequency in MHz.
     let centre = |timestamp: u64| {
         let frame = &frames[(timestamp / FRAME as u64) as usize];
@@ -249,9 +257,12 @@ fn setting_takes_effect_at_its_timestamp_and_settles() {
     };
     assert_eq!(centre(at / heap * heap - 1), 100.0);
     assert_eq!(centre(flagged(at).end), 101.0);
-    assert_eq!(running.device.get(|state| state.tuned_at.clone()), [(0, 100e6), (at, 101e6)]);
+    assert_eq!(
+        running.device.get(|state| state.tuned_at.clone()),
+        [(0, 100e6), (discarded + at, 101e6)]
+    );
     assert_eq!(running.gauge("centre_hz"), 101e6);
-    assert_eq!(running.counter("samples_settling"), 8000);
+    assert_eq!(running.counter("samples_settling"), 4000);
 }
 
 #[test]
