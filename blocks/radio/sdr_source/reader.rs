@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const LENT_SECONDS: f64 = 0.25;
 /// Time after an overrun whose samples are discarded, to find out by their arrival how many were lost.
 const RESYNCHRONISING: Duration = Duration::from_millis(50);
+/// Least number of reads in this time: any of them may be delayed by the host.
+const LEAST_READS: u32 = 4;
 /// Pause after a read without samples and without an error.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Least time between two events of the same kind.
@@ -206,7 +208,8 @@ impl Reader {
         if !self.radio.is_real() {
             return Ok(());
         }
-        let until = self.began.0 + self.sizes.settling_time();
+        // The start itself may take as long, over a network.
+        let until = (self.clock)() + self.sizes.settling_time();
         let mut arrivals = Arrivals::new(self.sizes.rate_hz, self.began.0);
         let mut spare = std::mem::take(&mut self.spare);
         while (self.clock)() < until && !link.stopping() {
@@ -345,10 +348,17 @@ impl Reader {
         let now = (self.clock)();
         let Some(arrivals) = &mut self.arrivals else { return Ok(None) };
         arrivals.overrun(now);
-        let mut discarded = 0;
-        while (self.clock)() < now + RESYNCHRONISING && !link.stopping() {
+        let (mut discarded, mut reads, mut until) = (0, 0, now + RESYNCHRONISING);
+        while (reads < LEAST_READS || (self.clock)() < until) && !link.stopping() {
             match self.read(payload, place.clone()) {
-                Ok(samples) => discarded += samples as u64,
+                Ok(samples) => {
+                    // A read that waited for the device counts from its end.
+                    if discarded == 0 {
+                        until = (self.clock)() + RESYNCHRONISING;
+                    }
+                    discarded += samples as u64;
+                    reads += 1;
+                }
                 Err(Error::Overrun) => self.causes.overruns.add(1),
                 Err(Error::Timeout) => {}
                 Err(error) => return Err(self.radio.lost(error)),
