@@ -87,6 +87,63 @@ fn satellites_are_found_with_their_doppler_shift_and_code_phase() {
     }
 }
 
+/// Signals, satellite, samples per second and per frame: at least two periods, and at least one more for the data.
+const OTHER_SIGNALS: [(&str, usize, f64, usize); 12] = [
+    ("gps_l1c_d", 23, 4e6, 160_000),
+    ("gps_l1c_p", 4, 4e6, 160_000),
+    ("gps_l2c_m", 17, 2e6, 160_000),
+    ("gps_l5_i", 63, 20e6, 400_000),
+    ("gps_l5_q", 3, 20e6, 400_000),
+    ("galileo_e1c", 19, 4e6, 120_000),
+    ("galileo_e5a_q", 50, 20e6, 400_000),
+    ("galileo_e5b_i", 7, 20e6, 400_000),
+    ("beidou_b1c_p", 34, 4e6, 160_000),
+    ("beidou_b2a_d", 58, 20e6, 400_000),
+    ("qzss_l1_ca", 194, 4e6, 80_000),
+    ("qzss_l5_q", 202, 20e6, 400_000),
+];
+
+#[test]
+fn every_kind_of_signal_is_found_with_its_doppler_shift_and_code_phase() {
+    for (name, prn, rate_hz, samples) in OTHER_SIGNALS {
+        let system: System = serde_json::from_value(json!(name)).unwrap();
+        let (doppler_hz, phase) = (4321.0, 1000.3 % system.chips() as f64);
+        let other = if prn == *system.prns().end() { prn - 1 } else { prn + 1 };
+        let sky = json!({
+            "satellites": [{
+                "system": name, "prn": prn, "doppler_hz": doppler_hz, "code_phase_chips": phase, "cn0_db_hz": 45,
+            }],
+            "adc_sample_rate_hz": rate_hz, "samples_per_frame": samples, "frames": 1, "seed": 3,
+        });
+        let listed = json!([{"system": name, "prn": other}, {"system": name, "prn": prn}]);
+        // A few frequencies of the codes of 20 ms are enough.
+        let found = search(sky, json!({"satellites": listed, "max_doppler_hz": 4500}));
+        assert!(Acquired::found(found[0][0]).is_none(), "{name}: {:?}", found[0][0]);
+        let acquired = Acquired::found(found[0][1]).unwrap_or_else(|| panic!("{name}"));
+        let bin_hz = 0.5 / system.period_seconds();
+        assert!((acquired.doppler_hz - doppler_hz).abs() < 0.3 * bin_hz, "{acquired:?}");
+        let chips = system.chips() as f64;
+        let apart =
+            (acquired.code_phase_chips - phase + chips / 2.0).rem_euclid(chips) - chips / 2.0;
+        assert!(apart.abs() < 0.15, "{acquired:?}: {apart}");
+    }
+}
+
+#[test]
+fn code_that_moves_by_several_chips_during_a_frame_is_found() {
+    // 4.9 kHz move the code of L5 by 4.3 chips in 100 ms.
+    let statistics = [0.0, 4900.0].map(|doppler_hz| {
+        let sky = json!({
+            "satellites": [{"system": "gps_l5_q", "prn": 9, "doppler_hz": doppler_hz, "cn0_db_hz": 40}],
+            "adc_sample_rate_hz": 20e6, "samples_per_frame": 2_000_000, "frames": 1, "seed": 6,
+        });
+        search(sky, json!({"satellites": [{"system": "gps_l5_q", "prn": 9}], "max_doppler_hz": 5000}))[0][0][2]
+    });
+    let [still, moving] = statistics;
+    // Half of the difference is that between the frequencies of the search and the signal's.
+    assert!(moving > 0.8 * still, "{statistics:?}");
+}
+
 #[test]
 fn recorded_samples_are_searched_as_well() {
     for dtype in ["ci8", "ci16"] {

@@ -67,6 +67,18 @@ impl Grid {
         })
     }
 
+    /// Number of the period in the middle.
+    fn middle(&self) -> usize {
+        (self.periods - 1) / 2
+    }
+
+    /// Returns by how many samples the code of frequency number `bin` begins later from period to period: less than 0
+    /// for a positive Doppler shift.
+    fn code_drift(&self, bin: i64) -> f64 {
+        let hz = (self.first_bin + bin) as f64 * self.rate_hz / self.length as f64;
+        -self.period * (hz - self.carrier_hz) / self.system.carrier_hz()
+    }
+
     /// Number of cells.
     fn cells(&self) -> f64 {
         (self.lags * self.bins) as f64
@@ -290,20 +302,25 @@ impl Search {
         scratches.iter_mut().for_each(|scratch| scratch.cells.clear());
     }
 
-    /// Computes the powers of the loaded candidate at all lags of frequency number `bin`.
+    /// Computes the powers of the loaded candidate at all lags of frequency number `bin`. A lag is that in the middle of
+    /// the periods; the Doppler shift of the code moves it from period to period.
     fn powers(&self, bin: i64, scratch: &mut Scratch) {
-        let length = self.grid.length;
+        let Grid { length, lags, .. } = self.grid;
+        let later = self.grid.code_drift(bin);
         let Scratch { product, transform, power, .. } = scratch;
         let shift = (self.grid.first_bin + bin).rem_euclid(length as i64) as usize;
         power.fill(0.0);
         let step = self.grid.periods.div_ceil(self.periods());
-        for spectrum in self.spectra.chunks_exact(length).step_by(step) {
+        for (m, spectrum) in self.spectra.chunks_exact(length).enumerate().step_by(step) {
             let shifted = spectrum[shift..].iter().chain(&spectrum[..shift]);
             for ((product, sample), code) in product.iter_mut().zip(shifted).zip(&self.code) {
                 *product = sample * code;
             }
             self.inverse.process_with_scratch(product, transform);
-            power.iter_mut().zip(&*product).for_each(|(power, value)| *power += value.norm_sqr());
+            let periods = m as f64 - self.grid.middle() as f64;
+            let moved = (periods * later).round().rem_euclid(lags as f64) as usize % lags;
+            let values = product[moved..lags].iter().chain(&product[..moved]);
+            power.iter_mut().zip(values).for_each(|(power, value)| *power += value.norm_sqr());
         }
     }
 
@@ -361,8 +378,7 @@ impl Search {
         let bin = bin as f64 + ratio(above - below, 2.0 * here - above - below);
         let hz = (grid.first_bin as f64 + bin) * grid.rate_hz / grid.length as f64;
         let doppler_hz = hz - grid.carrier_hz;
-        // The peak is at the lag in the middle of the periods, because the code rate is Doppler-shifted.
-        let middle = ((grid.periods - 1) / 2) as f64 * grid.period;
+        let middle = grid.middle() as f64 * grid.period;
         let seconds = (middle + lag) / grid.rate_hz;
         let chips = grid.system.chips() as f64;
         let code_phase_chips = (-grid.system.code_rate_hz(doppler_hz) * seconds).rem_euclid(chips);
