@@ -2,6 +2,7 @@
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
+use fxgraph_dsp::gnss::System;
 use serde_json::{Value, json};
 
 /// Type, antennas, samples per epoch, epochs per frame, samples per second, satellites of GPS and of
@@ -25,19 +26,76 @@ const CASES: &[Setup] = &[
     ("ci8", 6, 4000, 2, 25e6, [3, 2], 3),
 ];
 
+/// Type, antennas, samples per epoch, epochs per frame, samples per second, signals with one carrier, correlator taps.
+type SignalSetup = (&'static str, usize, usize, usize, f64, &'static [&'static str], usize);
+
+const OTHER_SIGNALS: &[SignalSetup] = &[
+    ("ci16", 1, 40_000, 1, 4e6, &["gps_l1c_d", "gps_l1c_p", "beidou_b1c_d"], 3),
+    ("ci16", 1, 100_000, 2, 200e6, &["gps_l1c_p", "galileo_e1c"], 3),
+    ("ci8", 2, 20_000, 3, 4.1e6, &["galileo_e1b", "galileo_e1c", "gps_l1_ca", "qzss_l1c_p"], 8),
+    ("cf32", 1, 4093, 5, 25e6, &["qzss_l1_ca", "beidou_b1c_p"], 2),
+    ("ci16", 1, 40_000, 3, 2e6, &["gps_l2c_m", "gps_l2c_l", "qzss_l2c_l"], 3),
+    ("ci8", 1, 25_003, 2, 25e6, &["gps_l2c_l", "gps_l2c_m"], 5),
+    ("ci16", 1, 25_000, 2, 25e6, &["gps_l5_i", "gps_l5_q", "galileo_e5a_i", "beidou_b2a_p"], 3),
+    ("cf32", 3, 10_000, 2, 40e6, &["galileo_e5a_q", "beidou_b2a_d", "qzss_l5_q"], 4),
+    ("ci8", 1, 100_001, 1, 200e6, &["galileo_e5b_i", "galileo_e5b_q"], 3),
+];
+
 /// Returns satellites whose Doppler shifts and phases depend on the number of the list.
 fn satellites([gps, galileo]: [usize; 2], list: usize) -> Vec<Value> {
-    let satellite = |(n, system): (usize, &str)| {
-        let (number, list) = (n as f64, list as f64);
-        json!({
-            "system": system, "prn": 1 + 3 * n, "doppler_hz": 4000.0 - 517.3 * number - 377.7 * list,
-            "code_phase_chips": 255.3 * number + 0.7 + 31.9 * list,
-            "carrier_turns": 0.19 * number + 0.31 * list,
-        })
-    };
+    let satellite = |(n, system)| satellite(system, 1 + 3 * n, n, list);
     let gps = (0..gps).map(|n| (n % 12, "gps_l1_ca"));
     let galileo = (0..galileo).map(|n| (n, "galileo_e1b"));
     gps.chain(galileo).map(satellite).collect()
+}
+
+fn satellite(system: &str, prn: usize, n: usize, list: usize) -> Value {
+    let (number, list) = (n as f64, list as f64);
+    json!({
+        "system": system, "prn": prn, "doppler_hz": 4000.0 - 517.3 * number - 377.7 * list,
+        "code_phase_chips": 255.3 * number + 0.7 + 31.9 * list,
+        "carrier_turns": 0.19 * number + 0.31 * list,
+    })
+}
+
+/// Returns a case with two satellites of each signal, near both ends of their codes.
+fn other_signals(
+    (dtype, antennas, samples, epochs, rate_hz, names, taps): SignalSetup,
+    device: DeviceName,
+) -> Case {
+    let mut axes = vec![json!({"name": "sample", "len": samples * epochs})];
+    if antennas > 1 {
+        axes.insert(0, json!({"name": "antenna", "len": antennas}));
+    }
+    let source = json!({
+        "dtype": dtype, "axes": axes, "samples_per_frame": samples * epochs,
+        "adc_sample_rate_hz": rate_hz, "frames": 4, "pattern": "random",
+    });
+    let taps: Vec<f64> = (0..taps).map(|tap| 0.5 - 0.37 * tap as f64).collect();
+    let known = System::ALL.into_iter().filter(|system| names.contains(&system.name()));
+    let both = |(n, system): (usize, System)| {
+        let mut last = satellite(system.name(), *system.prns().end(), n + 5, 0);
+        last["code_phase_chips"] = json!(system.chips() as f64 - 0.4);
+        [satellite(system.name(), *system.prns().start(), n, 0), last]
+    };
+    let satellites: Vec<Value> = known.enumerate().flat_map(both).collect();
+    let parameters = json!({
+        "satellites": satellites, "taps_chips": taps, "epochs_per_frame": epochs, "intermediate_hz": 1e4,
+    });
+    let name = format!(
+        "{dtype}, {antennas} antennas, {epochs} x {samples} samples at {:.1} MS/s, {}, {} taps",
+        rate_hz / 1e6,
+        names.join(" "),
+        taps.len()
+    );
+    Case::new(
+        ("gnss_correlator", "cuda"),
+        name,
+        &parameters,
+        (&format!("source: {{kind: null_source, parameters: {source}}}"), &["source"]),
+        Tolerance::floating(2e-6),
+        device,
+    )
 }
 
 fn case(
@@ -121,5 +179,6 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     ];
     let real = real.map(|setup| case(setup, "real, ", device));
     let plain = CASES.iter().map(|setup| case(*setup, "", device));
-    plain.chain(changed).chain(inverted).chain(ticks).chain(real).collect()
+    let others = OTHER_SIGNALS.iter().map(|setup| other_signals(*setup, device));
+    plain.chain(changed).chain(inverted).chain(ticks).chain(real).chain(others).collect()
 }

@@ -315,8 +315,14 @@ mod tests {
     #[test]
     fn correlator_taps_equal_the_reference_bit_by_bit() {
         let taps_chips: Vec<f64> = (0..8).map(|tap| 0.5 - 0.37 * f64::from(tap)).collect();
+        let satellites: Vec<_> = System::ALL
+            .into_iter()
+            .map(
+                |system| serde_json::json!({"system": system.name(), "prn": system.prns().start()}),
+            )
+            .collect();
         let kind: GnssCorrelator = serde_json::from_value(serde_json::json!({
-            "satellites": [{"system": "gps_l1_ca", "prn": 1}, {"system": "galileo_e1b", "prn": 1}],
+            "satellites": satellites,
             "taps_chips": taps_chips,
         }))
         .unwrap();
@@ -338,7 +344,9 @@ mod tests {
             r#"{"satellites": [
                 {"system": "gps_l1_ca", "prn": 9, "doppler_hz": 2100, "code_phase_chips": 1022.9, "carrier_turns": 0.4},
                 {"system": "galileo_e1b", "prn": 50, "doppler_hz": -4100, "code_phase_chips": 4091.99},
-                {"system": "gps_l1_ca", "prn": 37, "code_phase_chips": 0.1}],
+                {"system": "gps_l1_ca", "prn": 37, "code_phase_chips": 0.1},
+                {"system": "qzss_l1c_p", "prn": 202, "doppler_hz": 3000, "code_phase_chips": 10229.99},
+                {"system": "beidou_b1c_d", "prn": 63, "code_phase_chips": 7000}],
             "taps_chips": [0.5, 0, -0.75], "epochs_per_frame": 3, "intermediate_hz": 250000}"#,
         )
         .unwrap();

@@ -216,7 +216,14 @@ mod tests {
 
     #[test]
     fn every_shape_covers_all_samples_with_sufficient_windows() {
-        let systems: [&[System]; 3] = [&[System::GpsL1Ca], &[System::GalileoE1b], &System::ALL];
+        let systems: [&[System]; 6] = [
+            &[System::GpsL1Ca],
+            &[System::GalileoE1b],
+            &[System::GpsL1cP, System::GpsL1cD],
+            &[System::GpsL2cL],
+            &[System::GpsL5I, System::GalileoE5bQ],
+            &System::ALL,
+        ];
         for of in systems {
             for (samples, rate_hz) in [(5000, 5e6), (25_003, 25e6), (100_000, 100e6), (4092, 4.2e6)]
             {
@@ -233,7 +240,8 @@ mod tests {
                         let all = shape.samples_per_epoch() + alignment(&shape) - 1;
                         assert!(geometry.runs * block >= all, "{geometry:?}");
                         let step = of.iter().map(|s| most_entries(*s, &shape)).fold(0.0, f64::max);
-                        let per_chip = if of.contains(&System::GalileoE1b) { 12.0 } else { 1.0 };
+                        let per_chip =
+                            of.iter().map(|s| s.entries_per_chip() as f64).fold(0.0, f64::max);
                         // From the fraction of the first entry and 15 skipped entries to the one after the last.
                         let last = 15.0 + 1.0 + block as f64 * step + 20.0 * per_chip + 1.0;
                         assert!(geometry.window as f64 > last, "{geometry:?} {last}");
