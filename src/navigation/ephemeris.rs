@@ -116,6 +116,10 @@ pub struct Ephemeris {
     pub mean_anomaly: f64,
     /// Difference of the mean motion from its computed value in radians per second (delta n).
     pub mean_motion_difference: f64,
+    /// Rate of the semi-major axis in m/s (A DOT of CNAV); 0 in other messages.
+    pub semi_major_axis_rate: f64,
+    /// Rate of `mean_motion_difference` in radians per second squared (delta n 0 DOT of CNAV); 0 in other messages.
+    pub mean_motion_rate: f64,
     /// Argument of perigee in radians (omega).
     pub perigee: f64,
     /// Longitude of the ascending node at the start of the week in radians (OMEGA 0).
@@ -145,7 +149,7 @@ pub struct Ephemeris {
     pub af1: f64,
     /// Rate of the drift in seconds per second squared (af2).
     pub af2: f64,
-    /// Group delays in seconds. GPS: T_GD, and 0. Galileo: BGD(E1, E5a) and BGD(E1, E5b).
+    /// Group delays in seconds. GPS: T_GD, and the inter-signal correction (ISC) of CNAV for its signal, or 0. Galileo: BGD(E1, E5a) and BGD(E1, E5b).
     pub group_delays: [f64; 2],
 
     /// Health; 0 is healthy. GPS: the 6 bits of subframe 1. Galileo: as in RINEX 3 (bit 0 E1-B DVS, bits 1 and 2 E1-B

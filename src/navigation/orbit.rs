@@ -81,11 +81,15 @@ impl Ephemeris {
     }
 
     fn kepler(&self, since_toe: f64) -> Kepler {
-        let semi_major_axis = self.sqrt_a.powi(2);
+        let at_toe = self.sqrt_a.powi(2);
+        let semi_major_axis = at_toe + self.semi_major_axis_rate * since_toe;
         let gravitation = self.satellite.constellation.gravitation();
-        let motion = (gravitation / semi_major_axis.powi(3)).sqrt() + self.mean_motion_difference;
-        let anomaly = eccentric_anomaly(self.mean_anomaly + motion * since_toe, self.eccentricity);
-        let anomaly_rate = motion / (1.0 - self.eccentricity * anomaly.cos());
+        // Rates are 0 but in CNAV (IS-GPS-200, table 30-II).
+        let motion = (gravitation / at_toe.powi(3)).sqrt() + self.mean_motion_difference;
+        let mean = motion + 0.5 * self.mean_motion_rate * since_toe;
+        let anomaly = eccentric_anomaly(self.mean_anomaly + mean * since_toe, self.eccentricity);
+        let anomaly_rate = (motion + self.mean_motion_rate * since_toe)
+            / (1.0 - self.eccentricity * anomaly.cos());
         Kepler { semi_major_axis, anomaly, anomaly_rate }
     }
 

@@ -137,6 +137,15 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// A reference time, a multiple of `unit` seconds.
+    pub fn time(&mut self, field: &'static str, len: u32, unit: f64, value: &mut f64) {
+        let is_multiple = (*value / unit).fract().abs() < 1e-9;
+        if !self.is_reading() && !is_multiple {
+            self.reject(field, *value / unit);
+        }
+        self.positive(field, len, unit, value);
+    }
+
     /// A number in units of `unit`, without a sign.
     pub fn positive(&mut self, field: &'static str, len: u32, unit: f64, value: &mut f64) {
         let number = (*value / unit).round();

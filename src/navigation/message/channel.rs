@@ -3,7 +3,7 @@
 use super::bits::nearest;
 use super::pieces::Pieces;
 use super::sync::SymbolSync;
-use super::{Content, Decoded, Signal, blank, fnav, inav, lnav};
+use super::{Content, Decoded, Signal, blank, cnav, fnav, inav, lnav};
 use crate::ephemeris::{Ephemeris, Message, SatelliteId, WEEK_SECONDS};
 use fxgraph_time::Time;
 use std::collections::VecDeque;
@@ -33,6 +33,7 @@ const LEAST_AGREEING: u32 = 2;
 /// Finds the units of each message in the symbols.
 enum Framer {
     Lnav(lnav::Framer),
+    Cnav(cnav::Framer),
     Inav(inav::Framer),
     Fnav(fnav::Framer),
 }
@@ -40,6 +41,7 @@ enum Framer {
 /// A unit whose check is right.
 enum Unit {
     Lnav([bool; lnav::DATA_BITS]),
+    Cnav([bool; cnav::MESSAGE]),
     /// `None` for an alert page.
     Inav(Option<[bool; inav::WORD]>),
     Fnav([bool; fnav::PAGE_BITS]),
@@ -48,7 +50,8 @@ enum Unit {
 impl Framer {
     fn new(message: Message) -> Self {
         match message {
-            Message::Lnav | Message::Cnav => Self::Lnav(lnav::Framer::new()),
+            Message::Lnav => Self::Lnav(lnav::Framer::new()),
+            Message::Cnav => Self::Cnav(cnav::Framer::new()),
             Message::Inav => Self::Inav(inav::Framer::new()),
             Message::Fnav => Self::Fnav(fnav::Framer::new()),
         }
@@ -58,16 +61,23 @@ impl Framer {
     fn add(&mut self, symbol: f32) -> Option<Unit> {
         match self {
             Self::Lnav(framer) => framer.add(symbol).map(Unit::Lnav),
+            Self::Cnav(framer) => framer.add(symbol).map(Unit::Cnav),
             Self::Inav(framer) => framer.add(symbol).map(Unit::Inav),
             Self::Fnav(framer) => framer.add(symbol).map(Unit::Fnav),
         }
     }
+
+    /// Number of symbols from the end of a unit to its decoding.
+    fn delay(&self) -> u64 {
+        if matches!(self, Self::Cnav(_)) { cnav::DELAY } else { 0 }
+    }
 }
 
 impl Unit {
-    fn content(&self) -> Option<Content> {
+    fn content(&self, signal: Signal) -> Option<Content> {
         match self {
             Self::Lnav(bits) => lnav::content(bits),
+            Self::Cnav(bits) => cnav::content(bits, signal),
             Self::Inav(bits) => bits.as_ref().map(|bits| inav::content(bits)),
             Self::Fnav(bits) => Some(fnav::content(bits)),
         }
@@ -77,14 +87,16 @@ impl Unit {
     fn bits(&self) -> &[bool] {
         match self {
             Self::Lnav(bits) => &bits[lnav::HEADER_BITS..],
+            Self::Cnav(bits) => bits,
             Self::Inav(bits) => bits.as_ref().map_or(&[], |bits| &bits[..]),
             Self::Fnav(bits) => bits,
         }
     }
 
-    fn others(&self, week: u32, mut decoded: impl FnMut(Decoded)) {
+    fn others(&self, signal: Signal, week: u32, mut decoded: impl FnMut(Decoded)) {
         match self {
             Self::Lnav(bits) => lnav::others(bits, week, &mut decoded),
+            Self::Cnav(bits) => cnav::others(bits, signal, week, &mut decoded),
             Self::Inav(Some(bits)) => inav::others(bits, week, &mut decoded),
             Self::Inav(None) => {}
             Self::Fnav(bits) => fnav::others(bits, week, &mut decoded),
@@ -142,7 +154,8 @@ impl Channel {
     #[must_use]
     pub fn new(signal: Signal, satellite: SatelliteId, near_week: u32) -> Self {
         let pieces = match signal.message() {
-            Message::Lnav | Message::Cnav => lnav::PIECES,
+            Message::Lnav => lnav::PIECES,
+            Message::Cnav => cnav::PIECES,
             Message::Inav => inav::PIECES,
             Message::Fnav => fnav::PIECES,
         };
@@ -225,7 +238,7 @@ impl Channel {
         let length = self.signal.unit_symbols() as u64;
         let is_expected = self.places.next == Some(self.next_symbol);
         if let Some(unit) = unit {
-            let first = self.next_symbol.saturating_sub(length);
+            let first = self.next_symbol.saturating_sub(length + self.framer.delay());
             let was_failed = !is_expected || self.places.failed > 0;
             self.places.next = Some(self.next_symbol + length);
             self.places.failed = 0;
@@ -245,7 +258,7 @@ impl Channel {
 
     /// Takes the content of a unit that starts with symbol `first`.
     fn take_unit(&mut self, unit: &Unit, first: u64) {
-        let Some(content) = unit.content() else { return };
+        let Some(content) = unit.content(self.signal) else { return };
         let is_of_other = content.prn.is_some_and(|prn| prn != self.satellite.prn);
         if is_of_other || !self.agrees(&content, first) {
             self.counts.contradicted += 1;
@@ -256,7 +269,7 @@ impl Channel {
         self.is_alert = content.is_alert;
         if let Some(week) = self.week_at(first) {
             let decoded = &mut self.decoded;
-            unit.others(week, |data| push(decoded, data));
+            unit.others(self.signal, week, |data| push(decoded, data));
         }
         if let Some((index, issue)) = content.piece {
             self.pieces.add(index, issue, first, unit.bits());
@@ -318,7 +331,8 @@ impl Channel {
             ..blank()
         };
         match self.signal.message() {
-            Message::Lnav | Message::Cnav => lnav::ephemeris(&pieces, &mut ephemeris),
+            Message::Lnav => lnav::ephemeris(&pieces, &mut ephemeris),
+            Message::Cnav => cnav::ephemeris(&pieces, self.signal, &mut ephemeris),
             Message::Inav => inav::ephemeris(&pieces, &mut ephemeris),
             Message::Fnav => fnav::ephemeris(&pieces, &mut ephemeris),
         }

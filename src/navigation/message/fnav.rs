@@ -110,7 +110,7 @@ fn page_3(fields: &mut Fields<'_>, data: &mut Data) {
     fields.scaled("C_us", 16, -29, &mut of.cus);
     fields.scaled("C_rc", 16, -5, &mut of.crc);
     fields.scaled("C_rs", 16, -5, &mut of.crs);
-    fields.positive("t_0e", 14, 60.0, &mut of.toe_seconds);
+    fields.time("t_0e", 14, 60.0, &mut of.toe_seconds);
     data.time.fields(fields);
     fields.reserved(8);
 }

@@ -107,7 +107,7 @@ fn spare(fields: &mut Fields<'_>, of: &mut Data) {
 
 fn word_1(fields: &mut Fields<'_>, of: &mut Ephemeris) {
     fields.unsigned("IODnav", 10, &mut of.iode);
-    fields.positive("t_0e", 14, 60.0, &mut of.toe_seconds);
+    fields.time("t_0e", 14, 60.0, &mut of.toe_seconds);
     fields.phase("M_0", 32, &mut of.mean_anomaly);
     fields.positive("e", 32, 2.0_f64.powi(-33), &mut of.eccentricity);
     fields.positive("sqrt A", 32, 2.0_f64.powi(-19), &mut of.sqrt_a);
@@ -145,7 +145,7 @@ fn word_4(fields: &mut Fields<'_>, of: &mut Ephemeris) {
 
 /// Clock, as in F/NAV.
 pub fn clock(fields: &mut Fields<'_>, of: &mut Ephemeris) {
-    fields.positive("t_0c", 14, 60.0, &mut of.toc_seconds);
+    fields.time("t_0c", 14, 60.0, &mut of.toc_seconds);
     fields.scaled("a_f0", 31, -34, &mut of.af0);
     fields.scaled("a_f1", 21, -46, &mut of.af1);
     fields.scaled("a_f2", 6, -59, &mut of.af2);

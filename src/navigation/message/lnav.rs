@@ -129,7 +129,7 @@ fn clock(fields: &mut Fields<'_>, of: &mut Ephemeris, week: &mut u32) {
     fields.scaled("T_GD", 8, -31, &mut of.group_delays[0]);
     fields.unsigned("IODC", 8, &mut low);
     of.iodc = high << 8 | low;
-    fields.positive("t_oc", 16, 16.0, &mut of.toc_seconds);
+    fields.time("t_oc", 16, 16.0, &mut of.toc_seconds);
     fields.scaled("a_f2", 8, -55, &mut of.af2);
     fields.scaled("a_f1", 16, -43, &mut of.af1);
     fields.scaled("a_f0", 22, -31, &mut of.af0);
@@ -145,7 +145,7 @@ fn orbit(fields: &mut Fields<'_>, of: &mut Ephemeris) {
     fields.positive("e", 32, 2.0_f64.powi(-33), &mut of.eccentricity);
     fields.scaled("C_us", 16, -29, &mut of.cus);
     fields.positive("sqrt A", 32, 2.0_f64.powi(-19), &mut of.sqrt_a);
-    fields.positive("t_oe", 16, 16.0, &mut of.toe_seconds);
+    fields.time("t_oe", 16, 16.0, &mut of.toe_seconds);
     fields.flag(&mut of.is_long_fit);
     // Age of the corrections of the navigation message correction table: there are none.
     fields.constant(5, 31);

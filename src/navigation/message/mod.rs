@@ -10,6 +10,7 @@
 
 mod bits;
 mod channel;
+mod cnav;
 mod crc;
 mod fnav;
 mod galileo;
@@ -174,7 +175,7 @@ pub fn encode(
         Message::Lnav => lnav::encode(broadcast, start),
         Message::Inav => inav::encode(signal, broadcast, start),
         Message::Fnav => fnav::encode(broadcast, start),
-        Message::Cnav => Err(OutOfRange { field: "CNAV", value: 0.0 }),
+        Message::Cnav => cnav::encode(signal, broadcast, start),
     }
 }
 
@@ -236,6 +237,8 @@ fn blank() -> Ephemeris {
         eccentricity: 0.0,
         mean_anomaly: 0.0,
         mean_motion_difference: 0.0,
+        semi_major_axis_rate: 0.0,
+        mean_motion_rate: 0.0,
         perigee: 0.0,
         node: 0.0,
         node_rate: 0.0,

@@ -171,6 +171,8 @@ fn ephemeris(
         eccentricity,
         mean_anomaly,
         mean_motion_difference,
+        semi_major_axis_rate: 0.0,
+        mean_motion_rate: 0.0,
         perigee,
         node,
         node_rate,

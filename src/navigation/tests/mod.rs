@@ -23,6 +23,8 @@ pub fn orbit(satellite: SatelliteId, node: f64, anomaly: f64) -> Ephemeris {
         eccentricity: 0.0112,
         mean_anomaly: anomaly,
         mean_motion_difference: 3.988e-9,
+        semi_major_axis_rate: 0.0,
+        mean_motion_rate: 0.0,
         perigee: 0.884,
         node,
         node_rate: -8.13e-9,
