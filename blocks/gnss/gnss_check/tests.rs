@@ -46,7 +46,9 @@ fn check(rows: impl Fn(f64) -> [[f64; VALUES]; 2]) -> (String, Result<(), String
 fn truth(seconds: f64) -> [[f64; VALUES]; 2] {
     let row = |system, prn, cn0, doppler, phase: f64, rate: f64, length| {
         let code = (phase + rate * seconds) % length;
-        [system, prn, 1.0, cn0, doppler, code, 0.0, 0.0, 0.0, 0.0]
+        let mut row = [0.0; VALUES];
+        row[..6].copy_from_slice(&[system, prn, 1.0, cn0, doppler, code]);
+        row
     };
     [
         row(1.0, 11.0, 41.0, -3080.0, 2.0, 1_022_998.0, 4092.0),
