@@ -2,7 +2,7 @@
 //! `convbin` converts to RINEX.
 
 use super::*;
-use crate::message::{galileo, inav, lnav, viterbi};
+use crate::message::{galileo, viterbi};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
