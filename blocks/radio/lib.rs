@@ -1,4 +1,4 @@
-//! Radios, and programs that exchange raw samples by pipes, sockets and ZMQ.
+//! Radios, and programs that send and receive raw samples by pipes, sockets and ZMQ.
 
 pub mod connect;
 pub mod datagram;
