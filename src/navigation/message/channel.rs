@@ -33,7 +33,7 @@ const LEAST_AGREEING: u32 = 2;
 /// Finds the units of each message in the symbols.
 enum Framer {
     Lnav(lnav::Framer),
-    Cnav(cnav::Framer),
+    Cnav(Box<cnav::Framer>),
     Inav(inav::Framer),
     Fnav(fnav::Framer),
 }
@@ -42,8 +42,7 @@ enum Framer {
 enum Unit {
     Lnav([bool; lnav::DATA_BITS]),
     Cnav([bool; cnav::MESSAGE]),
-    /// `None` for an alert page.
-    Inav(Option<[bool; inav::WORD]>),
+    Inav([bool; inav::WORD]),
     Fnav([bool; fnav::PAGE_BITS]),
 }
 
@@ -51,7 +50,7 @@ impl Framer {
     fn new(message: Message) -> Self {
         match message {
             Message::Lnav => Self::Lnav(lnav::Framer::new()),
-            Message::Cnav => Self::Cnav(cnav::Framer::new()),
+            Message::Cnav => Self::Cnav(Box::new(cnav::Framer::new())),
             Message::Inav => Self::Inav(inav::Framer::new()),
             Message::Fnav => Self::Fnav(fnav::Framer::new()),
         }
@@ -78,7 +77,7 @@ impl Unit {
         match self {
             Self::Lnav(bits) => lnav::content(bits),
             Self::Cnav(bits) => cnav::content(bits, signal),
-            Self::Inav(bits) => bits.as_ref().map(|bits| inav::content(bits)),
+            Self::Inav(bits) => Some(inav::content(bits)),
             Self::Fnav(bits) => Some(fnav::content(bits)),
         }
     }
@@ -88,7 +87,7 @@ impl Unit {
         match self {
             Self::Lnav(bits) => &bits[lnav::HEADER_BITS..],
             Self::Cnav(bits) => bits,
-            Self::Inav(bits) => bits.as_ref().map_or(&[], |bits| &bits[..]),
+            Self::Inav(bits) => bits,
             Self::Fnav(bits) => bits,
         }
     }
@@ -97,8 +96,7 @@ impl Unit {
         match self {
             Self::Lnav(bits) => lnav::others(bits, week, &mut decoded),
             Self::Cnav(bits) => cnav::others(bits, signal, week, &mut decoded),
-            Self::Inav(Some(bits)) => inav::others(bits, week, &mut decoded),
-            Self::Inav(None) => {}
+            Self::Inav(bits) => inav::others(bits, week, &mut decoded),
             Self::Fnav(bits) => fnav::others(bits, week, &mut decoded),
         }
     }

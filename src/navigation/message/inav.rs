@@ -41,8 +41,8 @@ impl Framer {
         Self { window: Window::new(SYMBOLS), decoder: Decoder::of_block(PART.bits) }
     }
 
-    /// Adds a symbol; returns the word of the page that ends with it if its CRC is right: none of an alert page.
-    pub fn add(&mut self, symbol: f32) -> Option<Option<[bool; WORD]>> {
+    /// Adds a symbol; returns the word of the page that ends with it if its CRC is right, of an alert page a dummy.
+    pub fn add(&mut self, symbol: f32) -> Option<[bool; WORD]> {
         if !self.window.add(symbol) {
             return None;
         }
@@ -59,11 +59,14 @@ impl Framer {
         if even[0] || !odd[0] || crc24q(checked) != crc {
             return None;
         }
+        // Type 63 is that of a dummy.
+        let mut word = [true; WORD];
         let is_alert = even[1] || odd[1];
-        let mut word = [false; WORD];
-        word[..EVEN].copy_from_slice(&even[2..2 + EVEN]);
-        word[EVEN..].copy_from_slice(&odd[2..2 + WORD - EVEN]);
-        Some((!is_alert).then_some(word))
+        if !is_alert {
+            word[..EVEN].copy_from_slice(&even[2..2 + EVEN]);
+            word[EVEN..].copy_from_slice(&odd[2..2 + WORD - EVEN]);
+        }
+        Some(word)
     }
 }
 

@@ -130,7 +130,7 @@ impl SymbolSync {
         if let Some((current, sum, count)) = self.current
             && current < number
         {
-            // The symbol has lost periods at its end.
+            // Periods at the end of the symbol are missing.
             let value = if 2 * count >= self.signs.len() { sum } else { 0.0 };
             symbol(current, value);
             for missing in current + 1..number.min(current + LONGEST_GAP) {

@@ -45,7 +45,7 @@ pub fn gps_1() -> Ephemeris {
         transmission_seconds: 511_218.0,
         iode: 39,
         iodc: 39,
-        sqrt_a: 5153.675_424_99,
+        sqrt_a: 5_153.675_424_99,
         eccentricity: 1.121_820_333_92e-2,
         mean_anomaly: -0.624_294_238_235,
         mean_motion_difference: 3.988_380_417_77e-9,
@@ -81,7 +81,7 @@ pub fn galileo_11() -> Ephemeris {
         message: Message::Inav,
         iode: 117,
         iodc: 117,
-        sqrt_a: 5440.612_319_946_289,
+        sqrt_a: 5_440.612_319_946_289,
         eccentricity: 1.6e-4,
         node: 2.9,
         group_delays: [-1.862_645_149_23e-9, -2.328_306_436_54e-9],
@@ -307,7 +307,7 @@ fn subframe_with_a_half_cycle_slip_anywhere_is_rejected() {
         let decode = |slip: usize| {
             let mut framer = lnav::Framer::new();
             let soft = |(n, one): (usize, &bool)| if *one == (n < slip) { -1.0 } else { 1.0 };
-            symbols.iter().enumerate().filter_map(|(n, one)| framer.add(soft((n, one)))).next()
+            symbols.iter().enumerate().find_map(|(n, one)| framer.add(soft((n, one))))
         };
         assert!(decode(0).is_some() && decode(0) == decode(300));
         for slip in 1..300 {
