@@ -1,4 +1,5 @@
-//! Greetings, commands and flags of ZMTP 3.0 for both sides of a connection: the protocol of ZeroMQ over TCP, with the mechanism NULL.
+//! Greetings, commands and flags of ZMTP 3.0 for both sides of a connection: the protocol of ZeroMQ over TCP, with the
+//! mechanism NULL.
 //!
 //! Source: <https://rfc.zeromq.org/spec/23/>.
 
