@@ -91,7 +91,7 @@ impl Driven {
     fn new(block: &Python) -> Self {
         let env = Env::detached("block");
         let configured = Configured::new(block.clone(), &[port()]).unwrap();
-        let built: Box<dyn Block> = Box::new(super::cpu::Cpu::new(&configured, &env));
+        let built: Box<dyn Block> = Box::new(super::Cpu::new(super::task(&configured), &env));
         let mut harness = Harness::new(built, &configured.ports, 4).unwrap();
         Harness::block_on(harness.start()).unwrap();
         Self { harness, env, fault: None }
