@@ -57,8 +57,11 @@ macro_rules! filter {
             let taps = re.len().min(im.len()) * $lanes;
             let (groups, _) = out.as_chunks_mut::<ROWS>();
             for (n, out) in groups.iter_mut().enumerate() {
-                let rows: [&[f32]; ROWS] =
-                    std::array::from_fn(|row| &x[(n * ROWS + row) * subsampling..][..taps]);
+                // Loops: closures have the features of this function, and the methods of arrays cannot inline them.
+                let mut rows: [&[f32]; ROWS] = [&[]; ROWS];
+                for (row, first) in rows.iter_mut().zip(n * ROWS..) {
+                    *row = &x[first * subsampling..][..taps];
+                }
                 let mut sums = [[$zero(); 2]; ROWS];
                 for (k, (re, im)) in re.iter().zip(im).enumerate() {
                     // SAFETY: both arrays fill a register.
@@ -70,7 +73,10 @@ macro_rules! filter {
                         sums[1] = $multiply_add(x, g[1], sums[1]);
                     }
                 }
-                let eights = sums.map(|[re, im]| [$to_eight(re), $to_eight(im)]);
+                let mut eights = [[_mm256_setzero_ps(); 2]; ROWS];
+                for (eight, [re, im]) in eights.iter_mut().zip(sums) {
+                    *eight = [$to_eight(re), $to_eight(im)];
+                }
                 // SAFETY: four complex numbers are eight numbers.
                 unsafe { _mm256_storeu_ps(out.as_mut_ptr().cast(), totals(&eights)) };
             }
