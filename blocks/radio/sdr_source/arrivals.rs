@@ -1,15 +1,15 @@
-//! Arrival of samples by the clock of the host: the time of the first sample, and samples that the device lost.
+//! Arrival of samples by the clock of the host: the time of the first sample, and samples that are missing.
 //!
-//! Sample n of a stream without loss arrives `n / rate` after the first one, plus a delay in buffers that is never less than
-//! some minimum. So the least lateness of many reads changes by the error of the oscillators only, and by lost samples.
+//! Sample n of a stream without gaps arrives `n / rate` after the first one, plus a delay in buffers that is never less than
+//! some minimum. So the least lateness of many reads changes by the error of the oscillators only, and by missing samples.
 
 use std::time::{Duration, Instant};
 
 /// Largest difference of the rates of device and host, as a fraction: two oscillators of 100 ppm.
 const DRIFT: f64 = 200e-6;
-/// Time in which at least one read is not delayed by the host. A loss is noticed after at most twice this time.
+/// Time in which at least one read is not delayed by the host. A gap is noticed after at most twice this time.
 const WINDOW: Duration = Duration::from_millis(250);
-/// Lateness of all reads of a window that is a loss: several transfers over USB.
+/// Lateness of all reads of a window that is a gap: several transfers over USB.
 const LATE_SECONDS: f64 = 0.01;
 /// Part of the earlier scatter that each window keeps.
 const KEPT: f64 = 0.9;
@@ -24,7 +24,7 @@ pub struct Arrivals {
     /// Least lateness of the windows before the present one, which rises by [`DRIFT`] at most.
     reference_seconds: f64,
     window: Window,
-    /// Lateness of windows without a loss, in seconds.
+    /// Lateness of windows without a gap, in seconds.
     scatter_seconds: f64,
 }
 
@@ -61,33 +61,33 @@ impl Arrivals {
         self.window.least_seconds = self.window.least_seconds.min(late);
     }
 
-    /// Ends the window, if it was long enough to tell whether samples were lost before or in it. Returns their number.
-    pub fn lost(&mut self, now: Instant) -> Option<u64> {
+    /// Ends the window, if it was long enough to tell whether samples are missing before or in it. Returns their number.
+    pub fn missing(&mut self, now: Instant) -> Option<u64> {
         let length = now.saturating_duration_since(self.window.began);
         if length < WINDOW {
             return None;
         }
         let late = self.window.least_seconds - self.reference_seconds;
         // Infinite in a window without samples.
-        let is_lost = late.is_finite() && late > LATE_SECONDS;
-        if !is_lost {
+        let is_gap = late.is_finite() && late > LATE_SECONDS;
+        if !is_gap {
             let drifted = self.reference_seconds + DRIFT * length.as_secs_f64();
             self.reference_seconds = drifted.min(self.window.least_seconds);
             let scatter = if late.is_finite() { late.max(0.0) } else { 0.0 };
             self.scatter_seconds = scatter.max(KEPT * self.scatter_seconds);
         }
         self.window = Window::new(now);
-        is_lost.then(|| self.samples(late))
+        is_gap.then(|| self.samples(late))
     }
 
-    /// Notes that samples were lost: the arrivals from `now` on show how many.
+    /// Notes an overrun: the arrivals from `now` on show how many samples are missing.
     pub fn overrun(&mut self, now: Instant) {
         self.reference_seconds = self.reference_seconds.min(self.window.least_seconds);
         self.window = Window::new(now);
     }
 
-    /// Returns the number of samples that were lost in an [`overrun`](Self::overrun), and begins a new window.
-    pub fn lost_in_overrun(&mut self, now: Instant) -> u64 {
+    /// Returns the number of samples that are missing after an [`overrun`](Self::overrun), and begins a new window.
+    pub fn missing_in_overrun(&mut self, now: Instant) -> u64 {
         let late = self.window.least_seconds - self.reference_seconds;
         self.window = Window::new(now);
         // No sample came before or after it.
@@ -111,7 +111,7 @@ impl Arrivals {
         }
     }
 
-    /// Largest error of the number of lost samples, in seconds: the lateness that windows have without a loss.
+    /// Largest error of the number of missing samples, in seconds: the lateness that windows have without a gap.
     pub fn scatter_seconds(&self) -> f64 {
         self.scatter_seconds
     }
@@ -130,26 +130,26 @@ mod tests {
     const RATE_HZ: f64 = 1e6;
 
     /// A stream that is read every 10 ms from `from` to `until` seconds, with a jitter of up to 3 ms, and whose oscillator
-    /// is 50 ppm slow. `lost` samples are missing. Returns the samples that are found to be lost.
-    fn read(arrivals: &mut Arrivals, from: f64, until: f64, lost: u64, found: &mut u64) {
+    /// is 50 ppm slow. `gap` samples are missing. Adds those that are found to `found`.
+    fn read(arrivals: &mut Arrivals, from: f64, until: f64, gap: u64, found: &mut u64) {
         let mut k = (from * 100.0) as u64;
         while (k as f64) < until * 100.0 {
             let sampled = 0.01 * k as f64 * RATE_HZ * (1.0 - 50e-6);
             let jitter = 1e-3 * ((k * 7) % 4) as f64;
             let now = arrivals.began + Duration::from_secs_f64(0.02 + 0.01 * k as f64 + jitter);
-            arrivals.note(sampled as u64 - lost + *found, now);
-            *found += arrivals.lost(now).unwrap_or(0);
+            arrivals.note(sampled as u64 - gap + *found, now);
+            *found += arrivals.missing(now).unwrap_or(0);
             k += 1;
         }
     }
 
     #[test]
-    fn loss_is_found_with_its_length_and_drift_and_jitter_are_none() {
+    fn gap_is_found_with_its_length_and_drift_and_jitter_are_none() {
         let mut arrivals = Arrivals::new(RATE_HZ, Instant::now());
         let mut found = 0;
         read(&mut arrivals, 0.0, 600.0, 0, &mut found);
         assert_eq!(found, 0);
-        // 0.1 s are lost.
+        // 0.1 s are missing.
         read(&mut arrivals, 600.0, 602.0, 100_000, &mut found);
         assert!(found.abs_diff(100_000) < 300, "{found}");
         let before = found;
@@ -174,11 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn window_without_samples_loses_none() {
+    fn window_without_samples_has_no_gap() {
         let began = Instant::now();
         let mut arrivals = Arrivals::new(RATE_HZ, began);
-        assert_eq!(arrivals.lost(began + 2 * WINDOW), None);
+        assert_eq!(arrivals.missing(began + 2 * WINDOW), None);
         arrivals.overrun(began + 3 * WINDOW);
-        assert_eq!(arrivals.lost_in_overrun(began + 4 * WINDOW), 0);
+        assert_eq!(arrivals.missing_in_overrun(began + 4 * WINDOW), 0);
     }
 }

@@ -148,11 +148,10 @@ fn probe(driver: &str) -> Result<Vec<Args>, Error> {
 fn sorted(driver: &str, args: &Args) -> String {
     let mut others: Vec<_> = args.iter().filter(|(key, _)| *key != "driver").collect();
     others.sort();
-    let quoted =
-        |value: &str| match value.chars().any(|c| c == ',' || c == '=' || c.is_whitespace()) {
-            true => format!("'{value}'"),
-            false => value.to_owned(),
-        };
+    let quoted = |value: &str| {
+        let is_plain = !value.chars().any(|c| c == ',' || c == '=' || c.is_whitespace());
+        if is_plain { value.to_owned() } else { format!("'{value}'") }
+    };
     let others = others.into_iter().map(|(key, value)| format!(", {key}={}", quoted(value)));
     format!("driver={driver}{}", others.collect::<String>())
 }
@@ -223,7 +222,7 @@ impl Radio {
     }
 
     /// Error of a read.
-    pub fn lost(&self, error: Error) -> BlockError {
+    pub fn read_fault(&self, error: Error) -> BlockError {
         let problem = match error {
             Error::DeviceDisconnected => "was disconnected",
             _ => "sends no more samples",
@@ -285,12 +284,14 @@ impl Radio {
                 self.name,
                 between(&range)
             ))),
-            // A driver that does not know its range rejects a value when it is set.
-            Ok(_) => Ok(()),
             Err(error) if error.is_unsupported() => Err(unsupported(name, error)),
-            Err(_) => Ok(()),
+            // A driver that does not know its range rejects a value when it is set.
+            Ok(_) | Err(_) => Ok(()),
         };
-        let rx = self.device.rx(channel).map_err(|error| self.fault("lost a channel", error))?;
+        let rx = self
+            .device
+            .rx(channel)
+            .map_err(|error| self.fault("has no such channel any more", error))?;
         match setting {
             Setting::CentreHz(hz) => within("centre_hz", *hz, rx.frequency().range()),
             Setting::BandwidthHz(hz) => within("bandwidth_hz", *hz, rx.bandwidth().range()),

@@ -14,9 +14,9 @@ use seify::{DynRxStreamer, Error};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time for which frames are lent to the thread: later blocks may pause for so long without a loss.
+/// Time for which frames are lent to the thread: later blocks may pause for so long.
 const LENT_SECONDS: f64 = 0.25;
-/// Time after an overrun whose samples are discarded, to find out by their arrival how many were lost.
+/// Time after an overrun whose samples are discarded, to find out by their arrival how many samples are missing.
 const RESYNCHRONISING: Duration = Duration::from_millis(50);
 /// Least number of reads in this time: any of them may be delayed by the host.
 const LEAST_READS: u32 = 4;
@@ -79,12 +79,12 @@ impl Causes {
         Self {
             missing: counters.loss(
                 "samples_missing",
-                "samples of each channel that the device or its driver lost; lower `adc_sample_rate_hz`, or give the \
+                "samples of each channel that the device or its driver did not deliver; lower `adc_sample_rate_hz`, or give the \
                  program more CPU",
             ),
             overruns: counters.count(
                 "overruns",
-                "overruns that the device reported; what they cost is in samples_missing",
+                "overruns that the device reported; their samples are in samples_missing",
             ),
             settling: counters.count(
                 "samples_settling",
@@ -150,7 +150,7 @@ pub(super) struct Reader {
     flags: Vec<bool>,
     /// Samples for which there is no frame, `[channel][sample]`.
     spare: Vec<Complex32>,
-    /// Time of the last event about a loss.
+    /// Time of the last event about missing samples.
     told: Option<Instant>,
 }
 
@@ -223,7 +223,7 @@ impl Reader {
                     self.discarded = 0;
                 }
                 Err(Error::Timeout) => {}
-                Err(error) => return Err(self.radio.lost(error)),
+                Err(error) => return Err(self.radio.read_fault(error)),
             }
             arrivals.note(self.discarded, (self.clock)());
         }
@@ -282,19 +282,19 @@ impl Reader {
             }
             let until = due.peek().map_or(end, |(from, _)| end.min(*from));
             let place = (self.position - start) as usize..(until - start) as usize;
-            let lost = match self.read(payload, place.clone()) {
+            let missing = match self.read(payload, place.clone()) {
                 Ok(samples) => {
                     self.position += samples as u64;
                     self.received += samples as u64;
-                    self.silent_loss()
+                    self.unreported()
                 }
                 Err(Error::Overrun) => self.overrun(payload, place, link)?,
                 Err(Error::Timeout) => None,
-                Err(error) => return Err(self.radio.lost(error)),
+                Err(error) => return Err(self.radio.read_fault(error)),
             };
-            if let Some(lost) = lost {
-                self.flag(start, self.position, self.position + lost);
-                self.lose(lost);
+            if let Some(missing) = missing {
+                self.flag(start, self.position, self.position + missing);
+                self.skip(missing);
             }
         }
         Ok(true)
@@ -324,19 +324,19 @@ impl Reader {
         self.discarded + (self.position - self.base.from)
     }
 
-    /// Returns the samples that the device lost and did not report, if the arrivals show a loss.
-    fn silent_loss(&mut self) -> Option<u64> {
+    /// Returns the number of samples that are missing without a report of the device, if the arrivals show a gap.
+    fn unreported(&mut self) -> Option<u64> {
         let (now, samples) = ((self.clock)(), self.arrived());
         let arrivals = self.arrivals.as_mut()?;
         arrivals.note(samples, now);
-        let lost = arrivals.lost(now);
+        let missing = arrivals.missing(now);
         if let Some(measured_hz) = arrivals.measured_hz(self.discarded + self.received, now) {
             self.causes.measured_hz.set(measured_hz);
         }
-        lost
+        missing
     }
 
-    /// Discards samples after an overrun until the arrivals show how many were lost. Returns their number with those
+    /// Discards samples after an overrun until the arrivals show how many samples are missing. Returns their number with those
     /// discarded; `None` if the device has no clock to tell.
     fn overrun(
         &mut self,
@@ -361,35 +361,35 @@ impl Reader {
                 }
                 Err(Error::Overrun) => self.causes.overruns.add(1),
                 Err(Error::Timeout) => {}
-                Err(error) => return Err(self.radio.lost(error)),
+                Err(error) => return Err(self.radio.read_fault(error)),
             }
             let (now, samples) = ((self.clock)(), self.arrived() + discarded);
             self.arrivals.iter_mut().for_each(|arrivals| arrivals.note(samples, now));
         }
         self.received += discarded;
         let now = (self.clock)();
-        let lost = self.arrivals.as_mut().map(|arrivals| arrivals.lost_in_overrun(now));
-        Ok(lost.map(|lost| discarded + lost))
+        let missing = self.arrivals.as_mut().map(|arrivals| arrivals.missing_in_overrun(now));
+        Ok(missing.map(|missing| discarded + missing))
     }
 
-    /// Counts `lost` samples at the present place, and goes on behind them.
-    fn lose(&mut self, lost: u64) {
-        self.causes.missing.add(lost);
+    /// Counts `missing` samples at the present place, and goes on behind them.
+    fn skip(&mut self, missing: u64) {
+        self.causes.missing.add(missing);
         let now = (self.clock)();
         if self.told.is_none_or(|told| now.saturating_duration_since(told) > QUIET) {
             self.told = Some(now);
             let uncertainty = self.arrivals.as_ref().map_or(0.0, Arrivals::scatter_seconds);
             let text = format!(
-                "`{}` lost samples: {:.1} ms from timestamp {} on are missing, by the clock of the host and uncertain by \
+                "samples of `{}` are missing: {:.1} ms from timestamp {} on, by the clock of the host and uncertain by \
                  {:.1} ms; lower the sample rate, or give the program more CPU",
                 self.radio.name(),
-                1e3 * lost as f64 / self.sizes.rate_hz,
+                1e3 * missing as f64 / self.sizes.rate_hz,
                 self.position,
                 1e3 * uncertainty,
             );
             self.env.events.add(EventKind::Warning, text);
         }
-        self.position = self.position.saturating_add(lost);
+        self.position = self.position.saturating_add(missing);
     }
 
     /// Applies `setting` from the present place on.

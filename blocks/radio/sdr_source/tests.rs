@@ -205,21 +205,21 @@ fn overrun_is_missing_data_of_its_length() {
     running.allow(60 * FRAME);
     let frames = running.frames(30);
     let missing = missing(&frames);
-    // The lost samples, and those of a transfer and 50 ms that show how many these are; both ends are within a heap.
-    let lost = 70_123 + 256 + 50_000;
+    // The missing samples, and those of a transfer and 50 ms that show how many these are; both ends are within a heap.
+    let gap = 70_123 + 256 + 50_000;
     // The overrun is reported in place of the next transfer of 256 samples.
     assert_eq!(missing[0], 30_208);
-    assert!((lost..lost + 2 * HEAP + 256).contains(&missing.len()), "{}", missing.len());
+    assert!((gap..gap + 2 * HEAP + 256).contains(&missing.len()), "{}", missing.len());
     assert!(missing.windows(2).all(|pair| pair[1] == pair[0] + 1));
     let counted = running.counter("samples_missing") as usize;
-    assert!((lost..lost + 256).contains(&counted), "{counted}");
+    assert!((gap..gap + 256).contains(&counted), "{counted}");
     assert_eq!(running.counter("overruns"), 1);
 }
 
 #[test]
-fn loss_that_the_device_does_not_report_is_made_up_for() {
+fn gap_that_the_device_does_not_report_is_made_up_for() {
     let device = Simulated::new(RATE_HZ);
-    device.set(|state| state.silent_losses = vec![(100_000, 40_000)]);
+    device.set(|state| state.unreported = vec![(100_000, 40_000)]);
     let mut running = Running::start(&parameters(), device);
     let mut frames = Vec::new();
     for _ in 0..4 {
@@ -227,7 +227,7 @@ fn loss_that_the_device_does_not_report_is_made_up_for() {
         frames.extend(running.frames(40));
     }
     assert_eq!(running.counter("samples_missing").abs_diff(40_000), 0);
-    // Timestamps are early by the loss until it is noticed, at most two windows of 250 ms later.
+    // Timestamps are early by the gap until it is noticed, at most two windows of 250 ms later.
     let late = frames.partition_point(|frame| frame.header().timestamp < 100_000 + 540_000);
     assert!(missing(&frames[late..]).is_empty());
 }

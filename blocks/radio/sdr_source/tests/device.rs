@@ -15,11 +15,11 @@ const TRANSFER: usize = 256;
 pub struct State {
     /// Samples that it may still deliver.
     pub allowed: usize,
-    /// Number of the next sample, lost ones included.
+    /// Number of the next sample, missing ones included.
     pub sample: u64,
-    /// Overruns, and losses without a report: numbers of the sample, and of the lost samples.
+    /// Overruns, and gaps without a report: numbers of the sample, and of the missing samples.
     pub overruns: Vec<(u64, u64)>,
-    pub silent_losses: Vec<(u64, u64)>,
+    pub unreported: Vec<(u64, u64)>,
     /// Number of the sample at which it is disconnected.
     pub disconnects_at: Option<u64>,
     pub is_absent: bool,
@@ -37,7 +37,7 @@ impl State {
             allowed: 0,
             sample: 0,
             overruns: Vec::new(),
-            silent_losses: Vec::new(),
+            unreported: Vec::new(),
             disconnects_at: None,
             is_absent: false,
             rate_error: 0.0,
@@ -47,10 +47,10 @@ impl State {
         }
     }
 
-    /// Loses samples as `losses` say.
-    fn lose(sample: &mut u64, losses: &mut Vec<(u64, u64)>) -> bool {
-        let Some(at) = losses.iter().position(|(from, _)| *from <= *sample) else { return false };
-        *sample += losses.remove(at).1;
+    /// Leaves samples out as `gaps` say.
+    fn leave_out(sample: &mut u64, gaps: &mut Vec<(u64, u64)>) -> bool {
+        let Some(at) = gaps.iter().position(|(from, _)| *from <= *sample) else { return false };
+        *sample += gaps.remove(at).1;
         true
     }
 }
@@ -152,10 +152,10 @@ impl RxStreamer for Stream {
         if state.disconnects_at.is_some_and(|at| at <= state.sample) {
             return Err(Error::DeviceDisconnected);
         }
-        if State::lose(&mut state.sample, &mut state.overruns) {
+        if State::leave_out(&mut state.sample, &mut state.overruns) {
             return Err(Error::Overrun);
         }
-        State::lose(&mut state.sample, &mut state.silent_losses);
+        State::leave_out(&mut state.sample, &mut state.unreported);
         let centre = state.tuned_at.last().map_or(0.0, |(_, hz)| hz / 1e6);
         for (buffer, channel) in buffers.iter_mut().zip(&self.channels) {
             let im = (1000 * channel) as f32 + centre as f32;
