@@ -1,5 +1,7 @@
 //! `fxgraph doctor`
 
+#[cfg_attr(not(feature = "sdr"), path = "doctor/radios_absent.rs")]
+mod radios;
 mod target;
 
 use crate::failure::Failure;
@@ -29,7 +31,7 @@ const FREE_BYTES: u64 = 1_000_000_000;
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 42, 42);
 const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff08, 0, 0, 0, 0, 0, 0x4242, 0x4242);
 
-/// Checks this machine (GPU, NVRTC, socket buffers, cores, huge pages, clock, multicast, disk), or a flowgraph against it, and says how to mend what is wrong
+/// Checks this machine (GPU, NVRTC, socket buffers, cores, huge pages, clock, multicast, disk, radios), or a flowgraph against it, and says how to mend what is wrong
 #[derive(Debug, clap::Args)]
 pub struct Doctor {
     /// Flowgraph to check against this machine: interfaces, routes, ports, buffers, cores, memory, GPUs, directories
@@ -134,6 +136,7 @@ impl Doctor {
         ];
         checks.extend(multicast(self.interface.as_deref()));
         checks.push(disk(&self.directory));
+        checks.extend(radios::checks());
         checks.extend(gpus());
         checks
     }
