@@ -10,6 +10,7 @@ mod layout;
 mod numbers;
 mod prelude;
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)]
 mod tests;
 
 use crate::util::python::{self, Interpreter, JOBS, Live, PROCESS_BYTES, Task, Values};
