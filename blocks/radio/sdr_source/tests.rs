@@ -19,7 +19,7 @@ const FRAME: usize = 4096;
 const HEAP: usize = 512;
 const CENTRE_HZ: f64 = 100e6;
 /// Longest wait for frames.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn parameters() -> SdrSource {
     SdrSource {
@@ -95,12 +95,11 @@ impl Running {
         let (began, mut frames) = (Instant::now(), Vec::new());
         while frames.len() < enough {
             assert!(began.elapsed() < PATIENCE, "{} of {enough} frames", frames.len());
-            match self.harness.receive(0) {
-                Some(frame) => frames.push(frame),
-                None => {
-                    self.step();
-                    std::thread::sleep(Duration::from_micros(100));
-                }
+            if let Some(frame) = self.harness.receive(0) {
+                frames.push(frame);
+            } else {
+                self.step();
+                std::thread::sleep(Duration::from_micros(100));
             }
         }
         frames
@@ -149,10 +148,9 @@ fn missing_after(discarded: u64, frames: &[Arc<Frame>]) -> Vec<u64> {
                 missing.extend(numbers);
                 assert!(samples.iter().all(|sample| *sample == Complex32::default()));
             } else {
-                let places = numbers.zip(samples);
-                places.for_each(|(number, sample)| {
-                    assert_eq!(sample.re, (discarded + number) as f32)
-                });
+                for (number, sample) in numbers.zip(samples) {
+                    assert_eq!(sample.re, (discarded + number) as f32);
+                }
             }
         }
     }
