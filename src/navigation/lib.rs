@@ -10,6 +10,7 @@ pub mod ephemeris;
 pub mod filter;
 pub mod message;
 pub mod nmea;
+pub mod nominal;
 pub mod normal;
 pub mod orbit;
 pub mod rinex;

@@ -9,6 +9,7 @@ use fxgraph_dsp::gnss::phase::{CODE_FRACTION_BITS, turns};
 use fxgraph_dsp::gnss::{Nco, Replica, System};
 use fxgraph_navigation::arrival::{Arrival, atmosphere_seconds};
 use fxgraph_navigation::message::{Broadcast, Signal, encode};
+use fxgraph_navigation::nominal::constellation;
 use fxgraph_navigation::rinex::Navigation;
 use fxgraph_navigation::{Ephemeris, SatelliteId};
 use schemars::JsonSchema;
@@ -27,8 +28,9 @@ const PICOSECONDS: i128 = 1_000_000_000_000;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sky {
-    /// RINEX navigation file (versions 2 to 4) with the ephemerides of the time of the simulation.
-    pub navigation: ReadPath,
+    /// RINEX navigation file (versions 2 to 4) with the ephemerides of the time of the simulation. Without a file, 30 GPS
+    /// satellites are in invented orbits for three hours.
+    pub navigation: Option<ReadPath>,
     /// Geodetic latitude of the receiver at timestamp 0 on WGS 84, in degrees.
     pub latitude_degrees: f64,
     /// Longitude in degrees, east positive.
@@ -122,7 +124,13 @@ pub struct Scene {
 impl Scene {
     /// Reads the navigation file; the error is a sentence.
     pub(super) fn new(sky: &Sky, parameters: &GnssSignalSimulator) -> Result<Self, String> {
-        let navigation = navigation::read_file(&sky.navigation)?;
+        let navigation = match &sky.navigation {
+            Some(path) => navigation::read_file(path)?,
+            None => Navigation {
+                ephemerides: constellation(parameters.sync_time_seconds),
+                ..Navigation::default()
+            },
+        };
         let place = sky.place();
         let scene = Self {
             navigation,
@@ -135,10 +143,10 @@ impl Scene {
             intermediate_hz: parameters.intermediate_hz,
         };
         if scene.satellites(sky).is_empty() {
-            return Err(format!(
-                "`{}` has no healthy satellite of `signals` with an ephemeris of the time `sync_time_seconds`",
-                sky.navigation
-            ));
+            return Err(
+                "`navigation` has no healthy satellite of `signals` with an ephemeris of the time `sync_time_seconds`"
+                    .to_owned(),
+            );
         }
         Ok(scene)
     }
@@ -365,8 +373,15 @@ impl Orbit {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use fxgraph_navigation::message::Channel;
+    use fxgraph_navigation::rinex::navigation_file;
+    use serde_json::json;
+
+    const RATE_HZ: f64 = 2.048e6;
+    const INTERMEDIATE_HZ: f64 = 123_456.7;
 
     #[test]
     fn cubics_pass_through_their_nodes() {
@@ -378,5 +393,98 @@ mod tests {
             let slope = 3e-6 - 4e-7 * x + 1.5e-7 * x * x;
             assert!((cubic.slope(x) - slope).abs() < 1e-15, "{x}");
         }
+    }
+
+    fn sync_time() -> Time {
+        // Just before a second, so that all parts of the phases wrap.
+        Time::from_gps(2190 * 604_800 + 518_429, 999_999_999_000).unwrap()
+    }
+
+    fn scene() -> (Scene, Sky) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("sky.rnx");
+        let ephemerides = constellation(sync_time());
+        let navigation = Navigation { ephemerides, ..Navigation::default() };
+        std::fs::write(&file, navigation_file("test", &navigation)).unwrap();
+        let sky = json!({"navigation": file, "latitude_degrees": 48.15, "longitude_degrees": 11.58, "height_metres": 560,
+            "velocity_enu_metres_per_second": [20, -10, 1]});
+        let parameters =
+            json!({"sky": sky, "adc_sample_rate_hz": RATE_HZ, "intermediate_hz": INTERMEDIATE_HZ});
+        let parameters: GnssSignalSimulator = serde_json::from_value(parameters).unwrap();
+        let parameters = GnssSignalSimulator { sync_time_seconds: sync_time(), ..parameters };
+        let sky = parameters.sky.clone().unwrap();
+        (Scene::new(&sky, &parameters).unwrap(), sky)
+    }
+
+    #[test]
+    fn phases_are_those_of_the_time_of_transmission() {
+        let (scene, sky) = scene();
+        let scene = Arc::new(scene);
+        let mut visible = 0;
+        for (system, prn) in scene.satellites(&sky) {
+            let replica = Replica::new(system, prn).unwrap();
+            let mut orbit = Orbit::new(&scene, system, prn).unwrap();
+            for sample in [0, 1, 2047, 204_798, 1_000_003, 40_000_000] {
+                let moment = orbit.at(sample, &replica).unwrap();
+                if moment.symbol == 0.0 {
+                    continue;
+                }
+                visible += 1;
+                // Directly from the orbit, at the sample itself.
+                let (_, [delay, _]) = scene.arrival(orbit.id, sample).unwrap();
+                let received = sync_time().plus_samples(sample, RATE_HZ).unwrap().to_gps();
+                let shown = (received.1 % 1_000_000_000) as f64 * 1e-12 - delay;
+                let chips = (shown * 1.023e6).rem_euclid(1023.0);
+                let apart = (moment.nco.entries() - chips + 511.5).rem_euclid(1023.0) - 511.5;
+                // Times are rounded to a picosecond.
+                assert!(apart.abs() < 3e-6, "{prn} {sample}: {apart} chips");
+                let turns = INTERMEDIATE_HZ * (sample as f64 / RATE_HZ) - 1575.42e6 * delay;
+                let apart = (moment.nco.carrier_turns() - turns + 0.5).rem_euclid(1.0) - 0.5;
+                assert!(apart.abs() < 1e-4, "{prn} {sample}: {apart} turns");
+            }
+        }
+        assert!(visible >= 36, "{visible}");
+    }
+
+    #[test]
+    fn phases_have_no_steps_between_pieces() {
+        let (scene, sky) = scene();
+        let scene = Arc::new(scene);
+        for (system, prn) in scene.satellites(&sky).into_iter().take(12) {
+            let replica = Replica::new(system, prn).unwrap();
+            let mut orbit = Orbit::new(&scene, system, prn).unwrap();
+            let border = orbit.piece_samples * 7;
+            let before = orbit.at(border - 100, &replica).unwrap();
+            let after = orbit.at(border, &replica).unwrap();
+            if before.symbol == 0.0 {
+                continue;
+            }
+            let mut nco = before.nco;
+            nco.advance(100);
+            let turns =
+                nco.carrier.wrapping_sub(after.nco.carrier).cast_signed() as f64 / 2.0_f64.powi(64);
+            let chips = (nco.entries() - after.nco.entries() + 511.5).rem_euclid(1023.0) - 511.5;
+            assert!(turns.abs() < 1e-6 && chips.abs() < 1e-8, "{prn}: {turns} {chips}");
+        }
+    }
+
+    #[test]
+    fn symbols_are_the_message_and_its_time() {
+        let (scene, sky) = scene();
+        let scene = Arc::new(scene);
+        let (system, prn) = scene.satellites(&sky)[0];
+        let mut orbit = Orbit::new(&scene, system, prn).unwrap();
+        let mut channel = Channel::new(orbit.signal, orbit.id, 2190);
+        let first = i128::from(sync_time().to_gps().0) * 1000;
+        for period in 0..36_000_u64 {
+            let symbol = orbit.symbol(first + i128::from(period)).unwrap();
+            channel.add(period, [symbol, 0.0]);
+        }
+        let ephemeris = channel.ephemeris().unwrap();
+        let sent = scene.ephemeris(orbit.id, sync_time()).unwrap();
+        assert_eq!((ephemeris.iode, ephemeris.week), (sent.iode, sent.week));
+        assert!((ephemeris.mean_anomaly - sent.mean_anomaly).abs() < 2e-9);
+        let start = channel.transmission(0).unwrap();
+        assert_eq!(start.to_gps(), (sync_time().to_gps().0, 0));
     }
 }

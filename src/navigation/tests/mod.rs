@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod filter;
+mod message_time;
 mod nmea;
 mod orbit;
 mod solve;
