@@ -3,6 +3,7 @@
 pub mod gnss_acquisition;
 pub mod gnss_check;
 pub mod gnss_correlator;
+pub mod gnss_position;
 pub mod gnss_signal_simulator;
 pub mod gnss_tracker;
 #[cfg(test)]

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 /// Kinds whose output depends on the samples before by intention, so that it differs after a gap, each with the reason.
 const WITH_MEMORY: &[(&str, &str)] = &[
     ("gnss_acquisition", "searches every n-th of the frames that it gets"),
+    ("gnss_position", "its filter goes on from the epochs before"),
     ("gnss_tracker", "its loops go on from the samples before"),
 ];
 

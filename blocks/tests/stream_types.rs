@@ -21,7 +21,7 @@ const STATED: [&str; 2] = ["kernel", "python"];
 const NOTE: &str =
     "<!-- Made from the kinds by blocks/tests/stream_types.rs; UPDATE_MANUAL=1 writes it. -->\n";
 /// Types that no kind reads but those that read every type, each with the reason.
-const RECORDED: [(&str, &str); 4] = [
+const RECORDED: [(&str, &str); 5] = [
     ("cf16 [spectrum][channel][pol][beam]", VOLTAGES_OF_BEAMS),
     (
         "cf32 [antenna][pol][channel]",
@@ -32,6 +32,7 @@ const RECORDED: [(&str, &str); 4] = [
         "for programs that track: `gnss_tracker` correlates by itself",
     ),
     ("cf32 [spectrum][channel][pol][beam]", VOLTAGES_OF_BEAMS),
+    ("f64 [value]", "to watch and record positions: `gnss_position` also writes RINEX and NMEA"),
 ];
 const VOLTAGES_OF_BEAMS: &str =
     "for programs that read voltages of beams: `frb_beamformer` computes intensities by itself";

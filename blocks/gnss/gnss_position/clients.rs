@@ -1,0 +1,50 @@
+//! TCP clients that get sentences of NMEA.
+
+use fxgraph::Counter;
+use std::io::{self, ErrorKind, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+/// Most clients at a time; further ones are closed.
+const MOST_CLIENTS: usize = 16;
+
+/// Listener and clients. Nothing here waits: a client whose buffer is full is closed.
+pub struct Clients {
+    listener: TcpListener,
+    clients: Vec<TcpStream>,
+    dropped: Counter,
+}
+
+impl Clients {
+    pub fn listen(address: SocketAddr, dropped: Counter) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, clients: Vec::with_capacity(MOST_CLIENTS), dropped })
+    }
+
+    /// Accepts clients that wait.
+    fn accept(&mut self) {
+        // Errors are those of one client, or of a machine without descriptors: the next epoch tries again.
+        while let Ok((client, _)) = self.listener.accept() {
+            if self.clients.len() < MOST_CLIENTS && client.set_nonblocking(true).is_ok() {
+                self.clients.push(client);
+            } else {
+                self.dropped.add(1);
+            }
+        }
+    }
+
+    /// Sends `text` to all clients.
+    pub fn send(&mut self, text: &str) {
+        self.accept();
+        let dropped = &self.dropped;
+        self.clients.retain_mut(|client| match client.write(text.as_bytes()) {
+            Ok(sent) if sent == text.len() => true,
+            Err(error) if error.kind() == ErrorKind::Interrupted => true,
+            // The client has gone, or does not read: a part of a sentence would be of no use.
+            _ => {
+                dropped.add(1);
+                false
+            }
+        });
+    }
+}
