@@ -156,15 +156,21 @@ fn apart(a: f64, b: f64, length: f64) -> f64 {
 #[test]
 fn loops_converge_within_2000_periods() {
     let cases = [
-        (System::GpsL1Ca, 12, 1500.0, 400.6, 45.0, 0.25, 40.0, 2000),
-        (System::GalileoE1b, 30, -2750.0, 3000.1, 45.0, 0.1, 10.0, 2000),
+        (System::GpsL1Ca, 12, 1500.0, 400.6, 45.0, 0.25, 40.0, 2000, RATE_HZ),
+        (System::GalileoE1b, 30, -2750.0, 3000.1, 45.0, 0.1, 10.0, 2000, RATE_HZ),
+        // Periods of 10 and 20 ms, secondary codes, and chips with an empty half.
+        (System::GalileoE1c, 30, -2750.0, 3000.1, 45.0, 0.05, 10.0, 500, RATE_HZ),
+        (System::GpsL1cP, 4, 3100.0, 9000.1, 45.0, 0.05, 10.0, 200, RATE_HZ),
+        (System::GpsL2cM, 17, -1800.0, 20.1, 45.0, 0.1, 6.0, 100, RATE_HZ),
+        (System::BeidouB1cD, 34, 500.0, 10_229.9, 45.0, 0.05, 10.0, 200, RATE_HZ),
+        (System::GpsL5Q, 9, -2100.0, 5000.0, 47.0, 0.2, 40.0, 1000, 20e6),
     ];
-    for (system, prn, doppler_hz, phase, cn0, off_chips, off_hz, periods) in cases {
-        let frames = (f64::from(periods) * system.period_seconds() * RATE_HZ) as usize / SAMPLES;
+    for (system, prn, doppler_hz, phase, cn0, off_chips, off_hz, periods, rate_hz) in cases {
+        let frames = (f64::from(periods) * system.period_seconds() * rate_hz) as usize / SAMPLES;
         let sky = json!({
             "satellites": [{"system": system.name(), "prn": prn, "doppler_hz": doppler_hz, "code_phase_chips": phase,
                 "cn0_db_hz": cn0, "carrier_turns": 0.3}],
-            "samples_per_frame": SAMPLES, "seed": 4,
+            "samples_per_frame": SAMPLES, "adc_sample_rate_hz": rate_hz, "seed": 4,
         });
         let found = acquired(system, prn, doppler_hz + off_hz, phase + off_chips);
         let rows = track(sky, &[found], &[], frames);
@@ -173,7 +179,7 @@ fn loops_converge_within_2000_periods() {
         for (n, row) in settled.iter().enumerate() {
             let row = row[0];
             assert_eq!(row[..3], [system.number() as f64, prn as f64, 1.0]);
-            let seconds = ((frames / 2 + n + 1) * SAMPLES) as f64 / RATE_HZ;
+            let seconds = ((frames / 2 + n + 1) * SAMPLES) as f64 / rate_hz;
             let code = phase + system.code_rate_hz(doppler_hz) * seconds;
             let errors = [
                 apart(row[5], code, system.chips() as f64),
