@@ -7,9 +7,12 @@ pub mod gnss_position;
 pub mod gnss_signal_simulator;
 pub mod gnss_tracker;
 #[cfg(test)]
+mod array;
+#[cfg(test)]
 mod low_rate;
 mod navigation;
 #[cfg(test)]
 mod recordings;
 pub mod samples;
 pub mod satellites;
+pub mod weights;

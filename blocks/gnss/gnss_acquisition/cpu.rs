@@ -3,6 +3,8 @@
 use super::{Acquired, GnssAcquisition, VALUES};
 use crate::common::parallel::Threads;
 use crate::gnss::samples::Samples;
+use crate::gnss::weights::Array;
+use fxgraph::changes::Change;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Gauge, Io, Next, TimeBase};
 use fxgraph_dsp::gnss::acquisition::FrameSearch;
 
@@ -11,7 +13,7 @@ const BINS_AT_ONCE: usize = 4;
 
 /// The running block.
 pub(super) struct Acquisition {
-    samples: Samples,
+    array: Array,
     search: FrameSearch,
     every_frames: u64,
     frames: u64,
@@ -33,11 +35,10 @@ impl Acquisition {
         env: &Env,
     ) -> Result<Self, BlockError> {
         let threads = Threads::new(parameters.threads)?;
-        let samples = Samples { antennas: 1, ..samples };
         let satellites: Vec<_> = parameters.satellites.iter().map(|s| (s.system, s.prn)).collect();
         Ok(Self {
             search: FrameSearch::new(&parameters.settings(&samples), &satellites, threads.count()),
-            samples,
+            array: Array::new(&samples, &parameters.weights),
             every_frames: parameters.every_frames,
             frames: 0,
             base: TimeBase::default(),
@@ -60,6 +61,8 @@ impl Acquisition {
     /// Starts a frame; returns the output at once if the frame is not searched.
     fn begin(&mut self, input: &Frame, mut output: FrameMut) -> Option<FrameMut> {
         let is_whole = input.header().validity.iter().all(|count| *count != 0);
+        let start = input.header().timestamp;
+        self.array.begin(start);
         let base = input.header().base;
         if !base.is(&self.base) {
             // The code phases in a new time base are others.
@@ -77,7 +80,7 @@ impl Acquisition {
             return Some(output);
         }
         let payload = input.as_slice().expect(fxgraph::ON_HOST);
-        self.samples.read(payload, 0..self.samples.samples, self.search.samples_mut());
+        self.array.read(payload, start, self.search.samples_mut());
         self.excised.set(self.search.start());
         self.output = Some(output);
         None
@@ -108,6 +111,10 @@ impl Acquisition {
 }
 
 impl Block for Acquisition {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
+        self.array.update(change)
+    }
+
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let done = if let Some(output) = self.output.take() {
             self.search(output)

@@ -7,14 +7,16 @@ mod tests;
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::gnss::samples::Samples;
 use crate::gnss::satellites::{narrow_bands, reject_satellites};
+use crate::gnss::weights::{Array, Weight, live_weights, reject_weights};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Rejection, Resources, ValidityType,
+    At, Axis, BlockError, Checked, Configured, Dtype, Implementation, Implementations, Kind,
+    KindSpec, LiveKind, PortType, Rejection, Resources, ValidityType,
 };
 pub use fxgraph_dsp::gnss::acquisition::{Acquired, VALUES};
 use fxgraph_dsp::gnss::acquisition::{FrameSearch, Settings};
 use fxgraph_dsp::gnss::{Satellite, System};
+use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -45,6 +47,9 @@ pub struct GnssAcquisition {
     /// Period of the search in frames, beginning with the first frame.
     #[param(default = 50)]
     pub every_frames: u64,
+    /// Weights of the antennas in the sum that is searched, `{re, im}` each; needed with several antennas.
+    #[param(default, live)]
+    pub weights: Vec<Weight>,
     /// Threads that share the Doppler shifts, 0 for all cores.
     #[param(default, range = 0..=MAX_THREADS)]
     pub threads: usize,
@@ -131,6 +136,9 @@ impl GnssAcquisition {
         };
         let edges: Vec<_> = self.satellites.iter().map(edge).collect();
         rejections.extend(reject_satellites(edges.iter(), samples.as_ref()));
+        if let Some(samples) = &samples {
+            rejections.extend(reject_weights(&self.weights, samples));
+        }
         samples.filter(|_| rejections.is_empty()).ok_or(rejections)
     }
 }
@@ -165,7 +173,20 @@ impl KindSpec for GnssAcquisition {
         let Configured { parameters, shape: samples, .. } = block;
         let threads = threads_for(parameters.threads, f64::INFINITY);
         let systems: Vec<System> = parameters.satellites.iter().map(|s| s.system).collect();
-        let host_bytes = FrameSearch::host_bytes(&parameters.settings(samples), &systems, threads);
+        let host_bytes = FrameSearch::host_bytes(&parameters.settings(samples), &systems, threads)
+            + Array::host_bytes(samples);
         Resources { host_bytes, ..Resources::default() }
+    }
+}
+
+impl LiveKind for GnssAcquisition {
+    type Value = Vec<Complex32>;
+
+    fn live_value(
+        new: &Configured<Self>,
+        GnssAcquisitionLive::Weights: GnssAcquisitionLive,
+        _running: &Configured<Self>,
+    ) -> Result<Vec<Complex32>, BlockError> {
+        Ok(live_weights(&new.parameters.weights))
     }
 }

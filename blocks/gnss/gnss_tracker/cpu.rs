@@ -5,6 +5,8 @@ use super::report::Report;
 use super::{GnssTracker, PROMPT_VALUES, VALUES};
 use crate::gnss::gnss_acquisition::{self, Acquired};
 use crate::gnss::samples::Samples;
+use crate::gnss::weights::Array;
+use fxgraph::changes::Change;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, TimeBase};
 use fxgraph_dsp::gnss::{Correlator, Planes, System};
 use fxgraph_dsp::simd::InstructionSet;
@@ -15,6 +17,7 @@ const TAPS: usize = 3;
 /// The running block.
 pub(super) struct Tracker {
     samples: Samples,
+    array: Array,
     loops: Loops,
     planes: Planes,
     correlator: Correlator,
@@ -42,6 +45,7 @@ impl Tracker {
         Self {
             loops: Loops::new(parameters, &samples),
             planes: Planes::new(1, samples.samples),
+            array: Array::new(&samples, &parameters.weights),
             samples: Samples { antennas: 1, ..samples },
             correlator: Correlator::new(InstructionSet::best(), TAPS),
             channels: labels.iter().map(|_| None).collect(),
@@ -76,9 +80,10 @@ impl Tracker {
         let gap = start.checked_sub(self.next.unwrap_or(start)).filter(|_| base.is(&self.base));
         self.next = Some(start.saturating_add(self.samples.frame_ticks));
         let is_whole = input.header().validity.iter().all(|count| *count != 0);
+        self.array.begin(start);
         if is_whole {
             let payload = input.as_slice().expect(fxgraph::ON_HOST);
-            self.samples.read(payload, 0..self.samples.samples, &mut self.planes);
+            self.array.read(payload, start, &mut self.planes);
         }
         let Self { channels, tracks, planes, correlator, loops, .. } = self;
         let rows = acquired.filter(|acquired| is_whole && acquired.header().timestamp == start);
@@ -142,6 +147,10 @@ pub(super) fn slots(samples: &Samples) -> usize {
 }
 
 impl Block for Tracker {
+    fn update(&mut self, change: Change) -> Result<(), BlockError> {
+        self.array.update(change)
+    }
+
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let [input, acquired] = io.inputs else {
             return Err(BlockError::new("the tracker has two inputs"));

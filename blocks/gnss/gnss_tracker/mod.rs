@@ -8,12 +8,14 @@ mod tests;
 
 use crate::gnss::gnss_acquisition;
 use crate::gnss::samples::Samples;
+use crate::gnss::weights::{Array, Weight, live_weights, reject_weights};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Rejection, Resources, ValidityType,
+    At, Axis, BlockError, Checked, Configured, Dtype, Implementation, Implementations, Kind,
+    KindSpec, LiveKind, PortType, Rejection, Resources, ValidityType,
 };
 use fxgraph_dsp::gnss::System;
+use num_complex::Complex32;
 
 /// Names of the values of a satellite in the output, in order.
 pub const LABELS: [&str; 13] = [
@@ -59,6 +61,9 @@ pub struct GnssTracker {
     /// Noise bandwidth of the carrier loop, in Hz.
     #[param(default = 15.0)]
     pub carrier_bandwidth_hz: f64,
+    /// Weights of the antennas in the sum that is tracked, `{re, im}` each; needed with several antennas.
+    #[param(default, live)]
+    pub weights: Vec<Weight>,
     /// Whether the block has the output `prompts` with the prompt sum of each code period, for `gnss_position`.
     #[param(default)]
     pub prompts: bool,
@@ -117,6 +122,12 @@ impl GnssTracker {
                 );
             }
         }
+        if let Some(samples) = &samples {
+            rejections.extend(reject_weights(&self.weights, samples));
+        }
+        let mut reject = |parameter, message: String, help: &str| {
+            rejections.push(Rejection::parameter(parameter, message).help(help));
+        };
         let is_outside = |samples: &Samples, system: &System| {
             samples.carrier_hz(*system).abs() > samples.rate_hz / 2.0
         };
@@ -168,10 +179,25 @@ impl KindSpec for GnssTracker {
         let satellites = block.ports.inputs[1].axes[0].len;
         let samples = block.shape.samples;
         Resources {
-            host_bytes: samples.saturating_mul(8).saturating_add(satellites * channel::BYTES),
+            host_bytes: samples
+                .saturating_mul(8)
+                .saturating_add(satellites * channel::BYTES)
+                .saturating_add(Array::host_bytes(&block.shape)),
             // A complex product with the carrier, and two products and sums per correlator tap.
             operations_per_frame: satellites as f64 * samples as f64 * (8.0 + 12.0),
             ..Resources::default()
         }
+    }
+}
+
+impl LiveKind for GnssTracker {
+    type Value = Vec<Complex32>;
+
+    fn live_value(
+        new: &Configured<Self>,
+        GnssTrackerLive::Weights: GnssTrackerLive,
+        _running: &Configured<Self>,
+    ) -> Result<Vec<Complex32>, BlockError> {
+        Ok(live_weights(&new.parameters.weights))
     }
 }
