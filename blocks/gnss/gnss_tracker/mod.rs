@@ -2,6 +2,8 @@
 
 mod channel;
 mod cpu;
+#[cfg(test)]
+mod prompts;
 mod report;
 #[cfg(test)]
 mod tests;
