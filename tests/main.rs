@@ -19,6 +19,7 @@ mod page;
 mod parts;
 mod peers;
 mod python;
+mod radio;
 mod recordings;
 mod slurm;
 mod state;

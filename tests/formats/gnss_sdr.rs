@@ -140,4 +140,40 @@ fn gnss_sdr_finds_no_satellite_of_the_recording_that_the_receiver_does_not_find(
     assert!(tracked.iter().all(|prn| own.contains_key(prn)), "{tracked:?} {own:?}");
     let is_there = |prn: &u64| [4, 16, 18, 25, 26, 29, 31, 32].contains(prn);
     assert!(own.len() >= 7 && own.keys().all(is_there), "{own:?}");
+
+    // The same satellites in the samples of a pipe, whose sideband the sink turns.
+    let yaml = format!(
+        "flowgraph: pipe
+blocks:
+  samples:
+    kind: file_source
+    parameters:
+      path: {}
+      raw:
+        dtype: ci8
+        axes: [{{name: sample, len: 80000}}]
+        samples_per_frame: 80000
+        adc_sample_rate_hz: {RATE_HZ}
+        band: {{channels: 1, centre_hz: 1575420000, bandwidth_hz: -4e6}}
+  sink:
+    kind: sample_sink
+    input: samples
+    parameters: {{to: {{fifo: pipe}}, type: ci16, conjugate: true}}
+",
+        recording.display()
+    );
+    fs::write(directory.join("pipe.yaml"), yaml).unwrap();
+    let mut sink = std::process::Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    let mut sink =
+        sink.args(["run", "--quiet", "pipe.yaml"]).current_dir(directory).spawn().unwrap();
+    while !directory.join("pipe").exists() {
+        assert!(sink.try_wait().unwrap().is_none());
+    }
+    let wanted: Vec<String> = tracked.iter().map(ToString::to_string).collect();
+    let arguments = ["--pipe", "pipe", &RATE_HZ.to_string(), "16", &wanted.join(",")];
+    let (of_pipe, _) = of_gnss_sdr(directory, &arguments);
+    println!("gnss-sdr on the pipe: {of_pipe:?}");
+    assert!(sink.wait().unwrap().success());
+    assert!(tracked.iter().all(|prn| of_pipe.contains(prn)), "{tracked:?} {of_pipe:?}");
+    assert!(of_pipe.iter().all(is_there), "{of_pipe:?}");
 }

@@ -69,6 +69,20 @@ pub fn gnss_sdr() -> bool {
     is_met(program("gnss-sdr"))
 }
 
+/// Python of Debian, for which its GNU Radio is made.
+pub const DEBIAN_PYTHON: &str = "/usr/bin/python3";
+
+/// Debian's packages `gnuradio` and `gr-osmosdr`.
+pub fn gnu_radio() -> bool {
+    let mut command = Command::new(DEBIAN_PYTHON);
+    command.args(["-c", "import gnuradio.zeromq, osmosdr"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let is_there = command.status().is_ok_and(|status| status.success());
+    is_met(
+        is_there.then_some(()).ok_or_else(|| "there is no `gnuradio` with `gr-osmosdr`".to_owned()),
+    )
+}
+
 /// Debian's package `prometheus`.
 pub fn promtool() -> bool {
     is_met(program("promtool"))
