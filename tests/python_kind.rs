@@ -551,3 +551,83 @@ fn example_flags_the_channel_of_a_carrier() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// The example gain as a kernel file with its reference, which runs here; and the block.
+fn kernel(directory: &Path) -> String {
+    for name in ["gain.cu", "gain.py"] {
+        std::fs::copy(root().join("examples/kernels").join(name), directory.join(name)).unwrap();
+    }
+    let (python, file) = (python::python(), directory.join("gain.cu"));
+    flowgraph(&format!(
+        "kind: kernel, parameters: {{file: '{}', values: {{gain: 2}}, python: '{}'}}",
+        file.display(),
+        python.display()
+    ))
+}
+
+#[test]
+fn live_value_and_swap_of_a_kernel_file_drop_no_frame() {
+    if !needs::python() {
+        return;
+    }
+    let _one = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let text = kernel(directory.path());
+    let (mut effective, mut boundary) = (0, 0);
+    let ran = run(directory.path(), &text, |control| {
+        wait_for_frames(control, 5);
+        let changed = control.live_update("{block: {values: {gain: -3}}}", None, LIMIT).unwrap();
+        effective = changed.effective_timestamp;
+        wait_for_frames(control, 10);
+        let rejected = control.live_update("{block: {values: {gain: 9}}}", None, LIMIT);
+        let rejected = rejected.unwrap_err().to_string();
+        assert!(rejected.contains("`gain` must be between -8 and 8, got 9"), "{rejected}");
+        // An edit that the declaration does not allow touches nothing.
+        let file = directory.path().join("gain.cu");
+        let good = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, good.replace("[256]", "[2560]")).unwrap();
+        let rejected = control.change("block", "{}").err().unwrap();
+        let message = &rejected.problems[0].message;
+        assert!(
+            message.contains("gain.cu:5: `2560` must be an integer from 1 to 1024"),
+            "{message}"
+        );
+        // The same kernel with another reference.
+        std::fs::write(&file, &good).unwrap();
+        assert_eq!(control.change("block", "{}").ok().unwrap().way, Way::Nothing);
+        let reference = std::fs::read_to_string(directory.path().join("gain.py")).unwrap();
+        let edited = reference.replace("np.float32(fx.gain)", "np.float32(fx.gain + 1)");
+        std::fs::write(directory.path().join("gain.py"), edited).unwrap();
+        let change = control.change("block", "{}").ok().unwrap();
+        assert_eq!(change.way, Way::Seamless);
+        assert_eq!(change.differences[0].key, "content");
+        let swapped = control.swap(&change, LIMIT, true);
+        assert!(swapped.is_ok(), "{}", swapped.unwrap_err());
+        boundary = frames(control);
+        wait_for_frames(control, 10);
+    });
+    assert_eq!(ran.report.failures, []);
+    let edited = ran.inputs.iter().zip(&ran.outputs).position(|(a, b)| b.2[1] == a.2[1] * -2.0);
+    let from = ran.inputs[edited.unwrap()].0;
+    assert!(effective < from && from <= boundary * LEN);
+    ran.has_gain(|timestamp| match timestamp {
+        _ if timestamp >= from => -2.0,
+        _ if timestamp >= effective => -3.0,
+        _ => 2.0,
+    });
+}
+
+#[test]
+fn example_kernels_compute_every_frame_by_their_references() {
+    if !needs::python() {
+        return;
+    }
+    let _one = alone();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    let python = python::python();
+    command.env("VIRTUAL_ENV", python.parent().unwrap().parent().unwrap());
+    let directory = root().join("examples/kernels");
+    let output = command.args(["test", "kernels.yaml"]).current_dir(directory).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
