@@ -26,10 +26,11 @@ pub struct Navigation {
 
 impl Navigation {
     /// Returns the plausible ephemeris of `satellite` whose reference time is nearest to `time`, and not more than
-    /// [`MAX_AGE_SECONDS`](crate::orbit::MAX_AGE_SECONDS) from it.
+    /// [`MAX_AGE_SECONDS`](crate::orbit::MAX_AGE_SECONDS) from it; of two that are equally near, the later one of the file.
     #[must_use]
     pub fn nearest(&self, satellite: SatelliteId, time: Time) -> Option<&Ephemeris> {
-        let all = self.ephemerides.iter().filter(|e| e.satellite == satellite && e.is_plausible());
+        let newest_first = self.ephemerides.iter().rev();
+        let all = newest_first.filter(|e| e.satellite == satellite && e.is_plausible());
         let apart = |e: &Ephemeris| e.toe().map_or(f64::MAX, |toe| time.seconds_since(toe).abs());
         let nearest = all.min_by(|a, b| apart(a).total_cmp(&apart(b)))?;
         (apart(nearest) <= crate::orbit::MAX_AGE_SECONDS).then_some(nearest)

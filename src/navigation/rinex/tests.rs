@@ -141,6 +141,8 @@ fn nearest_ephemeris_is_not_older_than_4_hours() {
     let nearest =
         |seconds: f64| navigation.nearest(old.satellite, time(seconds)).map(|e| e.toe_seconds);
     assert_eq!(nearest(521_900.0), Some(518_400.0));
+    // Messages change to the next ephemeris between two frames.
+    assert_eq!(nearest(522_000.0), Some(525_600.0));
     assert_eq!(nearest(522_100.0), Some(525_600.0));
     assert_eq!(nearest(540_100.0), None);
     assert_eq!(navigation.satellites().len(), 2);
