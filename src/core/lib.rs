@@ -36,9 +36,9 @@ mod per_base;
 pub mod port;
 pub mod real_time;
 pub mod recorders;
+pub mod stdout;
 #[doc(hidden)]
 pub mod steps;
-pub mod stdout;
 pub mod summary;
 #[doc(hidden)]
 pub mod sync;
