@@ -92,6 +92,7 @@ pub struct Assembler {
     layout: Layout,
     /// Frames that are open at the same time, at most.
     window: usize,
+    drops: bool,
     causes: Causes,
     /// The open frames, without a gap.
     open: VecDeque<Open>,
@@ -111,11 +112,18 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// Assembles frames of `layout`, of which up to `window` are open at the same time, and sends at most `most`.
-    pub fn new(layout: Layout, window: usize, most: Option<u64>, causes: Causes) -> Self {
+    /// Assembles frames of `layout`, of which up to `window` are open at the same time, and sends at most `most`. `drops`:
+    /// whether frames that the flowgraph does not have are dropped; otherwise the flowgraph is stopping.
+    pub fn new(
+        layout: Layout,
+        (window, drops): (usize, bool),
+        most: Option<u64>,
+        causes: Causes,
+    ) -> Self {
         Self {
             layout,
             window,
+            drops,
             causes,
             open: VecDeque::with_capacity(window + 1),
             first: 0,
@@ -187,6 +195,10 @@ impl Assembler {
 
     fn open_next(&mut self, frames: &mut dyn Frames) {
         let frame = self.unused.pop().or_else(|| frames.take());
+        if frame.is_none() && !self.drops {
+            self.left = 0;
+            return;
+        }
         self.open.push_back(Open { frame, pieces: self.spare.pop().unwrap_or_default() });
     }
 
@@ -215,7 +227,7 @@ impl Assembler {
         let Some(Open { frame, mut pieces }) = self.open.pop_front() else { return };
         let start = self.first * self.layout.samples as u64;
         self.first += 1;
-        // What comes after the newest sample is not missing: the stream has ended.
+        // Samples after the newest one are not missing: the stream has ended.
         let expected = self.newest.saturating_sub(start).min(self.layout.samples as u64);
         let arrived: usize = pieces.iter().map(Range::len).sum();
         self.causes.missing.add(expected.saturating_sub(arrived as u64));

@@ -22,8 +22,8 @@ pub struct ByteStream {
     protocol: Protocol,
     /// Whether a sender that has gone is waited for.
     stays: bool,
-    /// Whether the sender of a failed attempt was told of.
-    is_told: bool,
+    /// Whether a failed attempt was reported since the last one that succeeded.
+    is_reported: bool,
     wait: Duration,
     buffer: Vec<u8>,
 }
@@ -32,7 +32,7 @@ impl ByteStream {
     /// Reads connections of `connector` that speak `protocol`.
     pub fn new(connector: Connector, protocol: Protocol, stays: bool) -> Self {
         let (wait, buffer) = (FIRST_WAIT, vec![0; READ_BYTES]);
-        Self { connector, protocol, stays, is_told: false, wait, buffer }
+        Self { connector, protocol, stays, is_reported: false, wait, buffer }
     }
 
     /// Receives until the stream ends; returns the reason.
@@ -60,7 +60,7 @@ impl ByteStream {
         }
     }
 
-    /// Tells of an attempt that failed, once until one succeeds, and waits before the next one.
+    /// Reports an attempt that failed, once until one succeeds, and waits before the next one.
     fn failed(
         &mut self,
         text: String,
@@ -71,7 +71,7 @@ impl ByteStream {
             return Err(BlockError::new(text));
         }
         receiving.causes.failed.add(1);
-        if !std::mem::replace(&mut self.is_told, true) {
+        if !std::mem::replace(&mut self.is_reported, true) {
             receiving.events.add(EventKind::Warning, text + "; it is tried again");
         }
         let until = Instant::now() + self.wait;
@@ -103,7 +103,7 @@ impl ByteStream {
             return Ok(Some(text));
         }
         if receiving.is_begun() {
-            (self.is_told, self.wait) = (false, FIRST_WAIT);
+            (self.is_reported, self.wait) = (false, FIRST_WAIT);
             receiving.events.add(EventKind::Warning, text + "; waiting for the next sender");
         } else {
             self.failed(text, receiving, link)?;

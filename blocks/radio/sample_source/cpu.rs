@@ -88,11 +88,14 @@ fn run(mut transport: Transport, mut receiving: Receiving, drops: bool, mut link
 impl Block for Source {
     fn start(&mut self) -> Result<(), BlockError> {
         let transport = self.transport()?;
-        let window =
-            if let Transport::Datagrams(_) = transport { super::datagrams::WINDOW } else { 1 };
+        let drops = self.parameters.from.drops();
+        let window = match transport {
+            Transport::Datagrams(_) => (super::datagrams::WINDOW, drops),
+            Transport::Bytes(_) => (1, drops),
+        };
         let receiving =
             Receiving::new(&self.parameters, self.layout, window, self.causes.clone(), &self.env);
-        let (drops, env) = (self.parameters.from.drops(), self.env.clone());
+        let env = self.env.clone();
         let run = move |link| run(transport, receiving, drops, link, &env);
         self.running = Some(Lender::start(&self.env, LENT_FRAMES, run)?);
         Ok(())

@@ -238,16 +238,8 @@ impl Datagrams {
         });
         self.buffer = buffer;
         match result {
-            // Errors of the network, such as an unreachable sender, concern single datagrams.
-            Err(error)
-                if !matches!(
-                    error.kind(),
-                    ErrorKind::WouldBlock | ErrorKind::ConnectionRefused
-                ) =>
-            {
-                Err(error)
-            }
-            _ => Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            result => result,
         }
     }
 

@@ -34,7 +34,7 @@ pub struct Messages {
     is_open: bool,
     /// Bytes of a greeting, header or command that is not complete.
     head: Vec<u8>,
-    /// Bytes that are to be written.
+    /// Bytes to write.
     pub out: Vec<u8>,
     /// Bytes of samples that messages did not complete.
     pub cut: u64,

@@ -256,7 +256,7 @@ impl KindSpec for SampleSource {
     fn cannot_restart(&self) -> Option<&'static str> {
         match self.from {
             Origin::File(_) => Some("it would play its file again from the start"),
-            // What a pipe or a socket has then goes on in another time base.
+            // The samples of a pipe or a socket go on in another time base.
             _ => None,
         }
     }

@@ -28,7 +28,7 @@ impl Protocol {
         }
     }
 
-    /// Sends what is to be sent. `timestamp` is that of the newest sample.
+    /// Sends commands that are due. `timestamp` is that of the newest sample.
     pub fn update(&mut self, connection: &mut Connection, timestamp: u64) -> io::Result<()> {
         match self {
             Self::Raw => Ok(()),

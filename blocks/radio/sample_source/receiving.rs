@@ -16,6 +16,8 @@ pub const HOST_BYTES: usize = 4 * byte_stream::READ_BYTES;
 const DELAY_SECONDS: f64 = 0.25;
 /// Part of a time in which the thread waits for frames, from which the flowgraph holds the sender back.
 const HELD_BACK: f64 = 0.05;
+/// That time.
+const WAITED_OVER: Duration = Duration::from_secs(20);
 
 /// Reason why the stream ended.
 pub type TextOrError = Result<String, BlockError>;
@@ -65,11 +67,11 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// State of the thread of `source`, with up to `window` open frames.
+    /// State of the thread of `source`, with up to `window` open frames; see [`Assembler::new`].
     pub fn new(
         source: &SampleSource,
         layout: Layout,
-        window: usize,
+        window: (usize, bool),
         causes: Causes,
         env: &Env,
     ) -> Self {
@@ -207,11 +209,13 @@ impl Receiving {
     }
 
     fn note_rate(&mut self) {
-        let newest = self.assembler.newest();
-        let Some(hz) = self.rate.note(self.last, newest, self.rate_hz) else { return };
+        let wrong = self.rate.note(self.last, self.assembler.newest(), self.rate_hz);
         let elapsed = self.last.saturating_duration_since(self.waiting_since);
         let held_back = self.waited.as_secs_f64() > HELD_BACK * elapsed.as_secs_f64();
-        (self.waited, self.waiting_since) = (Duration::ZERO, self.last);
+        if elapsed > WAITED_OVER {
+            (self.waited, self.waiting_since) = (Duration::ZERO, self.last);
+        }
+        let Some(hz) = wrong else { return };
         let cause = if held_back && hz < self.rate_hz {
             "the flowgraph holds the sender back: find the slowest block"
         } else {
