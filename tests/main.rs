@@ -21,6 +21,7 @@ mod peers;
 mod python;
 mod radio;
 mod recordings;
+mod sample_source;
 mod slurm;
 mod state;
 mod stream_peers;
