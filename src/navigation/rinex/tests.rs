@@ -1,5 +1,5 @@
 //! Lines as the specification has them.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "values are read as they are written")]
 
 use super::*;
 use crate::ephemeris::{Klobuchar, Message, NeQuick, SatelliteId, UtcParameters, week_of};
@@ -153,7 +153,7 @@ fn mistakes_are_named_with_their_line() {
     let fault = |text: &str| read_navigation(text).unwrap_err();
     assert_eq!(fault("").fault, Fault::NoRinex);
     assert_eq!(fault("hello\nworld").fault, Fault::NoRinex);
-    let observation = VERSION_2.replacen("N", "O", 1);
+    let observation = VERSION_2.replacen('N', "O", 1);
     assert!(matches!(fault(&observation).fault, Fault::Version(_)));
     let (header, _) = VERSION_2
         .split_once("                                                            END")

@@ -22,6 +22,5 @@ fn ephemeris_is_known_after_its_three_subframes() {
             known = Some(period);
         }
     }
-    println!("{known:?} {:?}", channel.counts());
     assert!(known.unwrap() < 22_000, "{known:?}");
 }
