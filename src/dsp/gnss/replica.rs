@@ -108,6 +108,7 @@ impl Replica {
 impl Replica {
     /// Creates the replica of the C/A code whose second sequence is delayed by `delay_chips`, such as those of
     /// [`AUGMENTATION_DELAY_CHIPS`](super::codes::AUGMENTATION_DELAY_CHIPS).
+    #[must_use]
     pub fn gold(delay_chips: usize) -> Self {
         Self::of_chips(System::GpsL1Ca, &crate::gnss::codes::gps::gold(delay_chips))
     }

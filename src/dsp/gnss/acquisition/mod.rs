@@ -155,7 +155,7 @@ fn others(listed: &[(System, usize)]) -> impl Iterator<Item = Replica> {
     gps.chain(AUGMENTATION_DELAY_CHIPS.into_iter().map(gold))
         .filter(move |code| !known.contains(code))
         .map(|code| Replica::of_chips(System::GpsL1Ca, &code))
-        .take(if listed.iter().any(|(system, _)| has_carrier_of_others(system)) {
+        .take(if listed.iter().any(|(system, _)| has_carrier_of_others(*system)) {
             MOST_OTHERS
         } else {
             0
@@ -163,7 +163,7 @@ fn others(listed: &[(System, usize)]) -> impl Iterator<Item = Replica> {
 }
 
 /// Whether C/A codes have the carrier of `system`.
-fn has_carrier_of_others(system: &System) -> bool {
+fn has_carrier_of_others(system: System) -> bool {
     (system.carrier_hz() - System::GpsL1Ca.carrier_hz()).abs() < 1.0
 }
 
@@ -209,7 +209,8 @@ impl FrameSearch {
     pub fn host_bytes(settings: &Settings, systems: &[System], threads: usize) -> usize {
         let of_system = |system: System| {
             let listed = systems.iter().filter(|listed| **listed == system).count();
-            let has_others = system == System::GpsL1Ca && systems.iter().any(has_carrier_of_others);
+            let has_others =
+                system == System::GpsL1Ca && systems.iter().copied().any(has_carrier_of_others);
             let others = if has_others { MOST_OTHERS } else { 0 };
             let grid = Grid::new(settings, system).filter(|_| listed + others > 0)?;
             let cancellation = Cancellation::host_bytes(grid.period_samples());

@@ -1,4 +1,5 @@
 //! Codes of BeiDou (interface control documents of B1C and B2a).
+#![allow(clippy::unnecessary_wraps, reason = "functions of the table of signals have one type")]
 
 use super::beidou_tables::{
     B1C_D_WEIL, B1C_P_WEIL, B1C_SECONDARY_WEIL, B2A_D_STATE, B2A_P_STATE, B2A_SECONDARY_WEIL,

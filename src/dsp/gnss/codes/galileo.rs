@@ -1,4 +1,5 @@
 //! Codes of Galileo (open service signal-in-space interface control document).
+#![allow(clippy::unnecessary_wraps, reason = "functions of the table of signals have one type")]
 
 use super::galileo_tables::{E5A_I_STATE, E5A_Q_STATE, E5B_I_STATE, E5B_Q_STATE};
 use super::registers::{chips, of_hex, specified};

@@ -1,4 +1,5 @@
 //! Codes of GPS and QZSS.
+#![allow(clippy::unnecessary_wraps, reason = "functions of the table of signals have one type")]
 
 use super::gps_tables::{
     L1C_D_WEIL, L1C_OVERLAY, L1C_OVERLAY_SECOND, L1C_P_WEIL, L2_CL_STATE, L2_CM_STATE,
@@ -100,7 +101,7 @@ fn l2c(state: u32, count: usize) -> Vec<i8> {
     let mut state = state;
     let step = |_| {
         let output = state & 1;
-        state = state >> 1 ^ STAGES * output;
+        state = (state >> 1) ^ (STAGES * output);
         output == 1
     };
     chips((0..count).map(step))

@@ -1,10 +1,13 @@
 //! Primary and secondary codes from the interface specifications.
 
 pub(super) mod beidou;
+#[allow(clippy::unreadable_literal, reason = "written as in the specification")]
 mod beidou_tables;
 pub(super) mod galileo;
+#[allow(clippy::unreadable_literal, reason = "written as in the specification")]
 mod galileo_tables;
 pub(super) mod gps;
+#[allow(clippy::unreadable_literal, reason = "written as in the specification")]
 mod gps_tables;
 mod registers;
 
@@ -130,7 +133,7 @@ mod tests {
     fn digest(chips: &[i8]) -> String {
         let bytes: Vec<u8> = chips.iter().map(|chip| u8::from(*chip < 0)).collect();
         let digest = Sha256::digest(bytes);
-        digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+        format!("{:016x}", u64::from_be_bytes(digest[..8].try_into().unwrap()))
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Shift registers and Weil codes.
 
 /// Shift register, whose lowest bit is its last stage and its output.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Register {
     state: u32,
     feedback: u32,
