@@ -1,5 +1,5 @@
 //! Positions of a simulated sky.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use super::*;
 use crate::gnss::gnss_acquisition::GnssAcquisition;
