@@ -67,7 +67,7 @@ pub fn errors(file: &KernelFile, log: &str) -> impl Iterator<Item = Problem> {
     let error = |line: &str| {
         let (number, message) =
             line.strip_prefix(&*file.name)?.strip_prefix('(')?.split_once("): ")?;
-        let (_, message) = message.split_once("error").map(|(before, rest)| (before, rest))?;
+        let (_, message) = message.split_once("error")?;
         let message = message.trim_start_matches(|c| c != ' ').trim();
         Some(Problem { line: number.parse().ok(), ..Problem::of_file(message) })
     };

@@ -245,10 +245,12 @@ impl Declared {
         }
         for (path, name) in [("kernel", &declaration.kernel), ("reference", &declaration.reference)]
         {
-            let stem = |name: &str| path == "kernel" || name.ends_with(".py");
-            let base = |name: &str| name.strip_suffix(".py").unwrap_or(name).to_owned();
+            let base = |name: &str| match path {
+                "kernel" => Some(name.to_owned()),
+                _ => name.strip_suffix(".py").map(str::to_owned),
+            };
             if let Some(name) = name
-                && !(stem(name) && is_name(&base(name)))
+                && !base(name).is_some_and(|base| is_name(&base))
             {
                 let rule = if path == "kernel" {
                     "a name"
@@ -283,8 +285,8 @@ pub fn is_name(name: &str) -> bool {
 
 /// Line of the start of `span` in `text`, from 1.
 fn line_at(text: &str, span: Span) -> usize {
-    let before = &text.as_bytes()[..text.len().min(span.start as usize)];
-    before.iter().filter(|byte| **byte == b'\n').count() + 1
+    let before = text.get(..span.start as usize).unwrap_or(text);
+    before.matches('\n').count() + 1
 }
 
 /// Returns the text of the declaration in the comment at the top of `file`, with an empty line for each line before.

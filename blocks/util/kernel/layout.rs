@@ -248,8 +248,7 @@ fn reject_input(file: &KernelFile, input: &PortType) -> Vec<Rejection> {
     }
     let found: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
     if let Some(wanted) = rule.axes.as_ref().filter(|wanted| **wanted != found) {
-        let shown =
-            |names: &[&str]| names.iter().map(|name| format!("[{name}]")).collect::<String>();
+        let shown = |names: &[&str]| format!("[{}]", names.join("]["));
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
         let place = line("input.axes");
         let message = format!(
@@ -266,13 +265,11 @@ fn reject_input(file: &KernelFile, input: &PortType) -> Vec<Rejection> {
 }
 
 fn json_number(value: &Json) -> Value {
-    match value {
-        Json::Bool(value) => Value::Bool(*value),
-        _ => {
-            let integer = value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
-            integer.map_or_else(|| Value::Float(value.as_f64().unwrap_or_default()), Value::Int)
-        }
+    if let Json::Bool(value) = value {
+        return Value::Bool(*value);
     }
+    let integer = value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
+    integer.map_or_else(|| Value::Float(value.as_f64().unwrap_or_default()), Value::Int)
 }
 
 fn integer(number: usize) -> Value {
