@@ -117,11 +117,7 @@ impl Program {
     ///
     /// # Errors
     /// If the program has no such kernel, or if the GPU has less shared memory.
-    pub fn kernel(
-        self: &Arc<Self>,
-        name: &str,
-        shared_bytes: usize,
-    ) -> Result<Kernel, CudaError> {
+    pub fn kernel(self: &Arc<Self>, name: &str, shared_bytes: usize) -> Result<Kernel, CudaError> {
         let mut kernel = Kernel {
             program: Arc::clone(self),
             name: name.to_owned(),
