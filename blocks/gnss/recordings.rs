@@ -129,6 +129,66 @@ fn galileo_satellites_of_the_4msps_recording_are_found() {
     assert!(tracked.iter().filter(|row| row[2] > 0.5).count() >= 4);
 }
 
+/// Satellites of GPS L2C in the recording of 0.5 s, with C/N0 in dB Hz, found by `recordings.py`.
+const L2C: [(usize, f64); 8] =
+    [(3, 32.0), (4, 36.1), (18, 41.6), (25, 37.2), (26, 48.6), (29, 42.2), (31, 46.9), (32, 34.4)];
+
+#[test]
+fn l2c_satellites_of_the_recording_are_found_and_tracked() {
+    let Some(directory) = directory() else { return };
+    let path = format!("{directory}/gnss_l2_4msps_iq.i8");
+    // Frames of 60 ms: two periods of the code are added.
+    let raw = json!({
+        "dtype": "ci8", "axes": [{"name": "sample", "len": 240_000}], "samples_per_frame": 240_000,
+        "adc_sample_rate_hz": 4e6,
+        "band": {"channels": 1, "centre_hz": 1227.6e6, "bandwidth_hz": -4e6},
+    });
+    // Two that the search does not find.
+    let searched = L2C.iter().map(|(prn, _)| *prn).chain([9, 10]);
+    let satellites: Value =
+        searched.map(|prn| json!({"system": "gps_l2c_m", "prn": prn})).collect();
+    let (found, tracked) = receive(&path, raw, 8, &satellites);
+    println!("found {:?}", names(&found));
+    for row in tracked.iter().filter(|row| row[1] > 0.0) {
+        println!(
+            "G{:02} L2CM: locked {}, C/N0 {:.1}, Doppler shift {:.1} Hz",
+            row[1], row[2], row[3], row[4]
+        );
+    }
+    assert_eq!(names(&found), L2C.map(|(prn, _)| prn));
+    // C/N0 of 0.28 s, or 56 sums, is uncertain by 0.7 dB; weaker satellites by more.
+    let strong = L2C.iter().zip(&tracked).filter(|((_, cn0_db_hz), _)| *cn0_db_hz > 36.0);
+    let apart: Vec<f64> = strong.map(|((_, cn0_db_hz), row)| row[3] - cn0_db_hz).collect();
+    let mean = apart.iter().sum::<f64>() / apart.len() as f64;
+    assert!(mean.abs() < 0.5 && apart.iter().all(|apart| apart.abs() < 1.5), "{apart:?}");
+    assert!(tracked.iter().filter(|row| row[2] > 0.5).count() >= 7);
+}
+
+/// Satellites of Galileo E1-C in the recording of L1, with C/N0 in dB Hz, found by `recordings.py`.
+const E1C: [(usize, f64); 6] =
+    [(7, 41.0), (15, 39.3), (20, 35.0), (21, 35.8), (27, 46.4), (30, 42.8)];
+
+#[test]
+fn pilots_of_the_4msps_recording_are_found_and_tracked() {
+    let Some(directory) = directory() else { return };
+    let path = format!("{directory}/gnss_l1_4msps_iq.i8");
+    let mut raw = raw_4msps();
+    // Frames of 40 ms, because the code of L1C has 10 ms.
+    raw["axes"][0]["len"] = json!(160_000);
+    raw["samples_per_frame"] = json!(160_000);
+    // Galileo 2 is not there, GPS 4 and 18 are the ones that transmit L1C.
+    let galileo = E1C.iter().map(|(prn, _)| *prn).chain([2]);
+    let galileo = galileo.map(|prn| json!({"system": "galileo_e1c", "prn": prn}));
+    let gps = [4, 18].map(|prn| json!({"system": "gps_l1c_p", "prn": prn}));
+    let (found, tracked) = receive(&path, raw, 12, &galileo.chain(gps).collect());
+    assert_eq!(names(&found), [7, 15, 20, 21, 27, 30, 4, 18]);
+    assert!(tracked.iter().filter(|row| row[2] > 0.5).count() >= 7, "{tracked:?}");
+    let apart = E1C.iter().zip(&tracked).map(|((_, cn0_db_hz), row)| row[3] - cn0_db_hz);
+    let apart: Vec<f64> = apart.collect();
+    let mean = apart.iter().sum::<f64>() / apart.len() as f64;
+    assert!(mean.abs() < 1.0 && apart.iter().all(|apart| apart.abs() < 2.0), "{apart:?}");
+}
+
 #[test]
 fn satellites_of_the_real_recording_are_found() {
     let Some(directory) = directory() else { return };
