@@ -170,7 +170,7 @@ blocks:
         assert!(sink.try_wait().unwrap().is_none());
     }
     // The acquisition of weak ones takes longer than the recording lasts in some runs.
-    let strong = tracked.iter().filter(|prn| own[prn][1] >= 40.0);
+    let strong = tracked.iter().filter(|prn| own[*prn][1] >= 40.0);
     let wanted: Vec<String> = strong.clone().map(ToString::to_string).collect();
     assert!(wanted.len() >= 4, "{wanted:?}");
     let arguments = ["--pipe", "pipe", &RATE_HZ.to_string(), "16", &wanted.join(",")];
