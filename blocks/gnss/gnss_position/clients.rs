@@ -10,7 +10,7 @@ const MOST_CLIENTS: usize = 16;
 /// Listener and clients. Nothing here waits: a client whose buffer is full is closed.
 pub struct Clients {
     listener: TcpListener,
-    clients: Vec<TcpStream>,
+    streams: Vec<TcpStream>,
     dropped: Counter,
 }
 
@@ -18,15 +18,15 @@ impl Clients {
     pub fn listen(address: SocketAddr, dropped: Counter) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, clients: Vec::with_capacity(MOST_CLIENTS), dropped })
+        Ok(Self { listener, streams: Vec::with_capacity(MOST_CLIENTS), dropped })
     }
 
     /// Accepts clients that wait.
     fn accept(&mut self) {
         // Errors are those of one client, or of a machine without descriptors: the next epoch tries again.
         while let Ok((client, _)) = self.listener.accept() {
-            if self.clients.len() < MOST_CLIENTS && client.set_nonblocking(true).is_ok() {
-                self.clients.push(client);
+            if self.streams.len() < MOST_CLIENTS && client.set_nonblocking(true).is_ok() {
+                self.streams.push(client);
             } else {
                 self.dropped.add(1);
             }
@@ -37,7 +37,7 @@ impl Clients {
     pub fn send(&mut self, text: &str) {
         self.accept();
         let dropped = &self.dropped;
-        self.clients.retain_mut(|client| match client.write(text.as_bytes()) {
+        self.streams.retain_mut(|client| match client.write(text.as_bytes()) {
             Ok(sent) if sent == text.len() => true,
             Err(error) if error.kind() == ErrorKind::Interrupted => true,
             // The client has gone, or does not read: a part of a sentence would be of no use.

@@ -192,7 +192,7 @@ impl Receiver {
                 .collect();
             return self.solved(received, &measurements);
         }
-        self.from_codes(stream, measured)
+        self.locate_by_codes(stream, measured)
     }
 
     /// Sets the receiver's clock by the satellites if it is far from their time.
@@ -231,7 +231,7 @@ impl Receiver {
     }
 
     /// Position from code phases, ephemerides and the time of the stream, near a known place.
-    fn from_codes(&mut self, stream: Time, measured: &[Measured]) -> Option<Position> {
+    fn locate_by_codes(&mut self, stream: Time, measured: &[Measured]) -> Option<Position> {
         let mut received = self.received(stream)?;
         let mut guess = self.position.or(self.near)?;
         let known: Vec<_> =
