@@ -15,13 +15,16 @@ fn main() -> io::Result<()> {
         println!("cargo::rerun-if-changed={}", family.display());
         // A family may be a crate of its own.
         let [module, library] = ["mod.rs", "lib.rs"].map(|file| family.join(file));
-        let kinds = fs::read_to_string(if library.exists() { library } else { module }).unwrap_or_default();
+        let kinds =
+            fs::read_to_string(if library.exists() { library } else { module }).unwrap_or_default();
         for kind in directories(&family)? {
             println!("cargo::rerun-if-changed={}", kind.display());
             if kind.join("example.yaml").exists() {
                 let (family, kind) = (name(&family), name(&kind));
                 let features = [feature(&families, &family), feature(&kinds, &kind)];
-                if let Some(feature) = features.into_iter().flatten().find(|feature| !is_on(feature)) {
+                if let Some(feature) =
+                    features.into_iter().flatten().find(|feature| !is_on(feature))
+                {
                     absent.push_str(&format!("    ({kind:?}, {feature:?}),\n"));
                     continue;
                 }

@@ -6,8 +6,8 @@ mod target;
 
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::{Axis, Clock, Dtype, Env, FrameMut, PortType, ValidityType};
-use fxgraph_blocks::io::spead::endpoint::Endpoint;
 use fxgraph_blocks::common::link::Frames;
+use fxgraph_blocks::io::spead::endpoint::Endpoint;
 use fxgraph_blocks::io::stream::Described;
 use fxgraph_blocks::io::stream_source::window::{Options, Window};
 use std::net::Ipv4Addr;

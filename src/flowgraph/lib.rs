@@ -28,8 +28,8 @@ pub use change::state::{
 };
 pub use change::take_back::{Replaced, Restored};
 pub use cut::{Loopback, PartPlan, Rate, Stream};
-pub use language::expression::compute;
 pub use language::expect::{Alongside, Check, Expect, Run, Tap, TestHead, TestSpec};
+pub use language::expression::compute;
 pub use language::hosts::{Host, HostClass, Hosts, Network};
 pub use language::latency::{DEFAULT_LATENCY_SECONDS, FrameReason, SourceFrame};
 pub use language::on_fault::OnFault;

@@ -1,8 +1,8 @@
 //! Frames of the stream: their times, frames for missing heaps, and validity of missing bytes.
 
 use super::Window;
-use crate::io::spead::item;
 use crate::common::link::Frames;
+use crate::io::spead::item;
 use crate::io::spead::packet::VALUE_BITS;
 use crate::io::stream::{self, annotations};
 use crate::io::stream_source::heap::{Heap, Place, Validity};

@@ -7,9 +7,9 @@ mod run;
 
 use super::causes::Causes;
 use super::heap::{Arrival, Heap, OVERHEAD_BYTES, place};
+use crate::common::link::Frames;
 use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::item;
-use crate::common::link::Frames;
 use crate::io::spead::packet::Packet;
 use crate::io::spead::second_sender::SecondSender;
 use crate::io::stream::Described;

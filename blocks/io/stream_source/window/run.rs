@@ -1,9 +1,9 @@
 //! The run of the sender that is the stream: another run begins, continues it, or it ends.
 
 use super::{Outcome, Window};
+use crate::common::link::Frames;
 use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::item;
-use crate::common::link::Frames;
 use crate::io::spead::packet::Packet;
 use crate::io::stream_source::heap::Place;
 use fxgraph::runtime::EventKind;
