@@ -72,7 +72,7 @@ fn reader_of_stdout_that_goes_ends_the_flowgraph() {
     let yaml = samples("cf32", 1_000_000_000, "stdout");
     let alone = yaml.lines().filter(|line| !line.contains("file_sink"));
     let mut child = start(directory.path(), "x.yaml", &alone.collect::<Vec<_>>().join("\n"));
-    let mut some = [0; 100_000];
+    let mut some = vec![0; 100_000];
     child.stdout.take().unwrap().read_exact(&mut some).unwrap();
     let (_, text) = finish(child);
     assert!(text.contains("readers_left"), "{text}");

@@ -4,16 +4,19 @@ use fxgraph::Rejection;
 use std::fmt::Write as _;
 
 /// Numbers of `antennas` antennas without numbers of their own.
+#[must_use]
 pub fn default_numbers(antennas: usize) -> Vec<u32> {
     (0..antennas as u32).collect()
 }
 
 /// Place of the antenna `number` among those with these `numbers`.
+#[must_use]
 pub fn place(numbers: &[u32], number: u32) -> Option<usize> {
     numbers.iter().position(|known| *known == number)
 }
 
 /// Returns the diagnostic for a `list` in the parameter `name` with a number that no antenna has.
+#[must_use]
 pub fn rejection(name: &'static str, list: &[u32], numbers: &[u32]) -> Option<Rejection> {
     let number = list.iter().find(|number| place(numbers, **number).is_none())?;
     let message =

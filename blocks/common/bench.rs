@@ -22,6 +22,7 @@ pub struct Sizes {
 
 impl Sizes {
     /// Returns the sizes for `device`.
+    #[must_use]
     pub fn on(device: DeviceName) -> Self {
         match device {
             DeviceName::Cpu => Self {
@@ -49,6 +50,7 @@ pub const DITHERS: [(&str, &str); 2] = [("none", ""), ("uniform", ", dither")];
 pub const HEAP: usize = 256;
 
 /// Returns `cpu` for the CPU, `cuda` for a GPU.
+#[must_use]
 pub fn implementations(
     device: DeviceName,
     cuda: &'static [&'static str],
@@ -57,16 +59,19 @@ pub fn implementations(
 }
 
 /// Returns the benchmark `name` of the block `block` in these `blocks`, which run on `device`.
+#[must_use]
 pub fn benchmark(name: String, device: DeviceName, blocks: &str) -> Benchmark {
     Benchmark { name, flowgraph: flowgraph(device, blocks), blocks: &["block"] }
 }
 
 /// Returns a flowgraph of these `blocks` on `device`.
+#[must_use]
 pub fn flowgraph(device: DeviceName, blocks: &str) -> String {
     format!("flowgraph: bench\ndevice: \"{device}\"\nblocks:\n{blocks}")
 }
 
 /// Returns sources of two polarisations of packed 10-bit samples.
+#[must_use]
 pub fn digitisers(samples: usize) -> String {
     format!(
         "  source:\n    kind: null_source\n    replicate: 2\n    parameters: {{dtype: i10p, axes: \
@@ -76,6 +81,7 @@ pub fn digitisers(samples: usize) -> String {
 }
 
 /// Returns a source of random quantised spectra of all antennas.
+#[must_use]
 pub fn stacked(
     (layout, dtype): (&str, &str),
     heaps: usize,

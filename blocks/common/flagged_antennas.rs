@@ -5,11 +5,13 @@ use fxgraph::changes::{Change, Changes, Timed};
 use fxgraph::{BlockError, Counter, Counters, FrameMut, Rejection};
 
 /// Returns whether each of the antennas with these `numbers` is in `list`.
+#[must_use]
 pub fn mask(list: &[u32], numbers: &[u32]) -> Vec<bool> {
     numbers.iter().map(|number| list.contains(number)).collect()
 }
 
 /// Returns the diagnostic for a `list` that names other antennas than those with these `numbers`.
+#[must_use]
 pub fn rejection(list: &[u32], numbers: &[u32]) -> Option<Rejection> {
     antenna_numbers::rejection("flagged_antennas", list, numbers)
 }
@@ -28,6 +30,7 @@ pub struct Flagging {
 
 impl Flagging {
     /// The flags of `mask` for frames of `heaps` heaps and `samples_per_frame` samples.
+    #[must_use]
     pub fn new(mask: Vec<bool>, heaps: usize, samples_per_frame: u64, counters: &Counters) -> Self {
         let antennas = mask.len();
         Self {
@@ -61,11 +64,15 @@ impl Flagging {
     }
 
     /// Whether a heap of the frame is flagged.
+    #[must_use]
     pub fn is_flagged(&self, heap: usize, antenna: usize) -> bool {
         self.mask[heap * self.antennas + antenna]
     }
 
     /// Clears the flagged heaps of a whole frame `[heap][antenna]...` in host memory, whose validity has the same axes.
+    ///
+    /// # Panics
+    /// If the frame is in device memory.
     pub fn clear(&mut self, frame: &mut FrameMut) {
         self.begin(frame.header().timestamp);
         if !self.mask.contains(&true) {

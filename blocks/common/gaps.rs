@@ -13,12 +13,14 @@ pub struct Gaps {
 
 impl Gaps {
     /// Limit for a stream of this rate.
+    #[must_use]
     pub fn new(adc_sample_rate_hz: f64) -> Self {
         Self { longest: (MAX_GAP_SECONDS * adc_sample_rate_hz) as u64 }
     }
 
     /// Number of whole units of `unit` ADC samples that are missing in a gap of `samples` ADC samples; 0 after a jump of
     /// the time.
+    #[must_use]
     pub fn missing(self, samples: u64, unit: u64) -> u64 {
         if samples > self.longest { 0 } else { samples / unit.max(1) }
     }

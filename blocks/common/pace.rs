@@ -22,11 +22,13 @@ const BEHIND: Duration = Duration::from_secs(1);
 const ON_SCHEDULE: Duration = Duration::from_millis(100);
 
 /// Returns the default of the parameter `catch_up`.
+#[must_use]
 pub fn default_catch_up() -> f64 {
     CATCH_UP
 }
 
 /// Returns a diagnostic if `catch_up` is out of range.
+#[must_use]
 pub fn reject_catch_up(catch_up: f64) -> Option<Rejection> {
     let is_valid = (1.01..=1000.0).contains(&catch_up);
     (!is_valid).then(|| {
@@ -44,11 +46,13 @@ pub struct CatchUp {
 
 impl CatchUp {
     /// Creates a limit of `rate` seconds of the stream per second.
+    #[must_use]
     pub fn new(rate: f64) -> Self {
         Self { rate, allowed: None }
     }
 
     /// Returns the time that a piece due at `due` must still wait.
+    #[must_use]
     pub fn wait(&self, due: Instant, now: Instant) -> Duration {
         self.allowed.map_or(due, |allowed| due.max(allowed)).saturating_duration_since(now)
     }
@@ -73,6 +77,7 @@ pub struct Delay {
 
 impl Delay {
     /// Reports as the block of `env`, which catches up at `rate` times real time.
+    #[must_use]
     pub fn new(rate: f64, env: &Env) -> Self {
         let help =
             "time behind schedule; if it stays above 1 s, the host is too busy for this block";
@@ -117,6 +122,7 @@ pub struct RealTime {
 
 impl RealTime {
     /// Creates the schedule of a stream that begins at `start`.
+    #[must_use]
     pub fn new(start: Instant, delay: Delay) -> Self {
         Self { start, catch_up: CatchUp::new(delay.rate), delay }
     }
@@ -129,6 +135,7 @@ impl RealTime {
     }
 
     /// Returns the time that a frame due `seconds` after the beginning must still wait.
+    #[must_use]
     pub fn wait(&self, seconds: f64, now: Instant) -> Duration {
         self.catch_up.wait(self.due(seconds), now)
     }

@@ -40,6 +40,7 @@ pub struct Pace {
 impl Pace {
     /// Creates a schedule of `rate` times `bytes_per_second`, which recovers a delay at `catch_up` times it, and reports
     /// the delay as the block of `env`.
+    #[must_use]
     pub fn new(
         bytes_per_second: f64,
         adc_sample_rate_hz: f64,

@@ -49,6 +49,7 @@ impl Connecting {
 }
 
 /// Name of the peer of `socket`.
+#[must_use]
 pub fn name(socket: &TcpStream) -> String {
     socket.peer_addr().map_or_else(|_| "the server".to_owned(), |address| address.to_string())
 }

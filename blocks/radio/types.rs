@@ -150,7 +150,7 @@ impl SampleType {
     pub fn decode(self, raw: &[u8], out: &mut [u8]) {
         match self {
             Self::Cu8 | Self::U8 => {
-                out.iter_mut().zip(raw).for_each(|(to, code)| *to = code ^ 0x80)
+                out.iter_mut().zip(raw).for_each(|(to, code)| *to = code ^ 0x80);
             }
             Self::Ci16Be | Self::I16Be => swap_pairs(raw, out),
             Self::Ci12p => {
@@ -212,17 +212,16 @@ impl SampleType {
         let mut clipped = 0;
         let mut round = |value: f32| {
             let number = (value * scale * full + zero).round_ties_even();
-            let clamped = number.clamp(-full, full - 1.0);
-            clipped += u64::from(clamped != number);
+            clipped += u64::from(!(-full..=full - 1.0).contains(&number));
             // NaN becomes 0.
-            clamped as i16
+            number.clamp(-full, full - 1.0) as i16
         };
         match self {
             Self::Cu8 | Self::U8 => each_back(floats, raw, |value| [round(value) as u8 ^ 0x80]),
             Self::Ci8 | Self::I8 => each_back(floats, raw, |value| [round(value) as u8]),
             Self::Ci16 | Self::I16 => each_back(floats, raw, |value| round(value).to_le_bytes()),
             Self::Ci16Be | Self::I16Be => {
-                each_back(floats, raw, |value| round(value).to_be_bytes())
+                each_back(floats, raw, |value| round(value).to_be_bytes());
             }
             Self::Cf32 | Self::F32 => each_back(floats, raw, |value| (value * scale).to_le_bytes()),
             Self::Ci12p => {
@@ -284,7 +283,7 @@ impl FromStr for SampleType {
     fn from_str(text: &str) -> Result<Self, UnknownSampleType> {
         // SoapySDR writes its names in capitals.
         let is = |name: &&str| name.eq_ignore_ascii_case(text);
-        let found = NAMES.iter().find(|(_, names)| names.iter().any(|name| is(&name)));
+        let found = NAMES.iter().find(|(_, names)| names.iter().any(is));
         let shown = || text.chars().filter(|c| !c.is_control()).take(40).collect();
         found.map(|(all, _)| *all).ok_or_else(|| UnknownSampleType(shown()))
     }

@@ -546,7 +546,7 @@ mod tests {
         let (files, path) = (Files::default(), root.join("new"));
         assert!(files.open_pipe(&path).unwrap().is_none());
         let mut reader = files.open_once(&path).unwrap();
-        std::io::Write::write_all(&mut files.open_pipe(&path).unwrap().unwrap(), b"text").unwrap();
+        io::Write::write_all(&mut files.open_pipe(&path).unwrap().unwrap(), b"text").unwrap();
         let mut text = [0; 4];
         reader.read_exact(&mut text).unwrap();
         assert_eq!(&text, b"text");

@@ -155,6 +155,7 @@ fn storage(ip: IpAddr) -> libc::sockaddr_storage {
 
 /// Returns `address` for the kernel, and its length: in the memory of a `sockaddr_in6` also a `sockaddr_in`, which has
 /// the address in the place of the flow information.
+#[must_use]
 pub fn name(address: SocketAddr) -> (libc::sockaddr_in6, libc::socklen_t) {
     let (family, flowinfo, ip, scope, bytes) = match address {
         SocketAddr::V4(v4) => {
@@ -177,6 +178,7 @@ pub fn name(address: SocketAddr) -> (libc::sockaddr_in6, libc::socklen_t) {
 }
 
 /// Returns the address and port in `name`, as [`name()`] writes them.
+#[must_use]
 pub fn of_name(name: &libc::sockaddr_in6) -> (IpAddr, u16, u32) {
     let port = u16::from_be(name.sin6_port);
     if i32::from(name.sin6_family) == libc::AF_INET {

@@ -469,7 +469,7 @@ mod tests {
                 carrier += frequency_hz * period_seconds;
                 frequency_hz += rate_hz * period_seconds;
                 if f64::from(period) * period_seconds > 1.0 {
-                    cycles.push((2.0 * error).round());
+                    cycles.push((2.0 * error).round() as i64);
                 }
             }
             assert!(channel.is_locked() && cycles.iter().all(|cycle| *cycle == cycles[0]));

@@ -31,6 +31,7 @@ fn natural(dtype: Dtype) -> Option<SampleType> {
 
 impl Layout {
     /// Layout of `input`.
+    #[allow(clippy::result_large_err, reason = "once per flowgraph")]
     pub fn new(input: &PortType) -> Result<Self, Rejection> {
         let reject = |code, message: String, help: &str| {
             Rejection::new(code, At::Input(0), message).help(help)

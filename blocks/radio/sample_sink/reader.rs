@@ -154,7 +154,7 @@ impl Reader {
                         if let Some(requests) = requests {
                             requests.take(&self.name, number, value);
                         }
-                    })
+                    });
                 }
                 Conversation::Zmtp(peer) => peer.take(&bytes[..count], &mut self.control)?,
             },

@@ -90,7 +90,7 @@ pub struct Readers {
     next_try: Instant,
     /// Cause of the last failed attempt, which is told once.
     failure: String,
-    readers: Vec<Reader>,
+    connected: Vec<Reader>,
     /// Number of the reader that gets the next message of PUSH.
     turn: usize,
     requests: Option<Requests>,
@@ -119,7 +119,7 @@ impl Readers {
             connecting: None,
             next_try: Instant::now(),
             failure: String::new(),
-            readers: Vec::new(),
+            connected: Vec::new(),
             turn: 0,
             requests,
             is_over: false,
@@ -172,9 +172,9 @@ impl Readers {
             Stream::Tcp(_) => {}
         }
         tracing::info!("{}: {name} is there", self.env.name);
-        self.readers.push(Reader::new(name, stream, self.protocol));
+        self.connected.push(Reader::new(name, stream, self.protocol));
         self.count.joined.add(1);
-        self.count.readers.set(self.readers.len() as f64);
+        self.count.readers.set(self.connected.len() as f64);
     }
 
     /// Lets readers come in.
@@ -183,7 +183,7 @@ impl Readers {
             self.accept(&listener);
             self.listener = Some(listener);
         }
-        if !self.readers.is_empty() || now < self.next_try {
+        if !self.connected.is_empty() || now < self.next_try {
             return Ok(());
         }
         self.next_try = now + RETRY;
@@ -216,7 +216,7 @@ impl Readers {
     fn accept(&mut self, listener: &TcpListener) {
         for _ in 0..MAX_READERS {
             match listener.accept() {
-                Ok((socket, _)) if self.readers.len() >= MAX_READERS => {
+                Ok((socket, _)) if self.connected.len() >= MAX_READERS => {
                     drop(socket);
                     self.count.rejected.add(1);
                 }
@@ -236,8 +236,8 @@ impl Readers {
         self.admit(now)?;
         let mut all = 0;
         let mut n = 0;
-        while n < self.readers.len() {
-            let reader = &mut self.readers[n];
+        while n < self.connected.len() {
+            let reader = &mut self.connected[n];
             let heard = reader.listen(&mut self.requests);
             let (Progress { bytes, chunks }, sent) = reader.send();
             self.count.bytes.add(bytes as u64);
@@ -256,10 +256,10 @@ impl Readers {
     }
 
     fn leave(&mut self, n: usize, why: &str) {
-        let reader = self.readers.remove(n);
+        let reader = self.connected.remove(n);
         self.count.left.add(1);
         self.count.left_queued.add(reader.queued() as u64);
-        self.count.readers.set(self.readers.len() as f64);
+        self.count.readers.set(self.connected.len() as f64);
         self.is_over |= matches!(self.entrance, Entrance::Stdout);
         tracing::info!("{}: {} has left: {why}", self.env.name, reader.name);
         if !reader.is_known() {
@@ -269,7 +269,7 @@ impl Readers {
     }
 
     fn reading(&self) -> impl Iterator<Item = &Reader> {
-        self.readers.iter().filter(|reader| reader.is_reading())
+        self.connected.iter().filter(|reader| reader.is_reading())
     }
 
     /// Whether a chunk can be taken: always where frames may be dropped.
@@ -291,7 +291,7 @@ impl Readers {
     pub fn push(&mut self, chunk: &Chunk) {
         let is_push = matches!(self.protocol, Protocol::Zmtp(Pattern::Push));
         let of_push = if is_push { self.next_of_push() } else { None };
-        let Self { readers, count, queue_frames, .. } = self;
+        let Self { connected: readers, count, queue_frames, .. } = self;
         let mut has_got = false;
         for (n, reader) in readers.iter_mut().enumerate() {
             if of_push.is_some_and(|only| only != n) || !reader.wants(chunk) {
@@ -309,11 +309,11 @@ impl Readers {
 
     /// Reader of the next message of PUSH: in turn, and one with room before one without.
     fn next_of_push(&mut self) -> Option<usize> {
-        let all = self.readers.len();
+        let all = self.connected.len();
         let from = self.turn;
         let in_turn = (0..all).map(|n| (from + n) % all);
-        let reading = in_turn.filter(|n| self.readers[*n].is_reading());
-        let next = reading.min_by_key(|n| self.readers[*n].queued() >= self.queue_frames);
+        let reading = in_turn.filter(|n| self.connected[*n].is_reading());
+        let next = reading.min_by_key(|n| self.connected[*n].queued() >= self.queue_frames);
         self.turn = next.map_or(0, |n| n + 1);
         next
     }
@@ -332,9 +332,9 @@ impl Readers {
 
     /// Ends all readers.
     pub fn close(&mut self) {
-        let left: usize = self.readers.iter().map(Reader::queued).sum();
+        let left: usize = self.connected.iter().map(Reader::queued).sum();
         self.count.left_queued.add(left as u64);
-        self.readers.clear();
+        self.connected.clear();
         self.listener = None;
         self.connecting = None;
     }

@@ -78,7 +78,7 @@ impl Open {
         }
         let start = touched.first().map_or(new.start, |piece| piece.start.min(new.start));
         let end = touched.last().map_or(new.end, |piece| piece.end.max(new.end));
-        self.pieces.splice(from..to, [start..end]);
+        self.pieces.splice(from..to, std::iter::once(start..end));
         true
     }
 

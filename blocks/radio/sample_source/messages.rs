@@ -194,7 +194,7 @@ impl Messages {
             }
             // Its first two bytes are a time.
             b"PING" => {
-                zmtp::write_command(b"PONG", data.get(2..).unwrap_or_default(), &mut self.out)
+                zmtp::write_command(b"PONG", data.get(2..).unwrap_or_default(), &mut self.out);
             }
             b"ERROR" => return Err("it reports an error"),
             _ => {}

@@ -100,16 +100,19 @@ pub enum ZmqSocket {
 
 impl Origin {
     /// Whether a sender that has gone may come back.
+    #[must_use]
     pub fn comes_back(&self) -> bool {
         !matches!(self, Self::Stdin | Self::File(_) | Self::Udp(_))
     }
 
     /// Whether samples arrive as they are taken, so that their arrival states their time and rate.
+    #[must_use]
     pub fn is_live(&self) -> bool {
         !matches!(self, Self::File(_))
     }
 
     /// Whether samples are dropped where no frame is free: the sender cannot be held back.
+    #[must_use]
     pub fn drops(&self) -> bool {
         match self {
             Self::Udp(_) => true,
@@ -119,6 +122,7 @@ impl Origin {
     }
 
     /// Sockets and pipes that no other block can have.
+    #[must_use]
     pub fn binds(&self) -> Vec<String> {
         match self {
             Self::Stdin => vec!["standard input".to_owned()],
@@ -131,6 +135,7 @@ impl Origin {
     }
 
     /// Multicast groups, which other blocks may have too.
+    #[must_use]
     pub fn groups(&self) -> Vec<String> {
         match self {
             Self::Udp(udp) if udp.is_multicast() => vec![udp.address.clone()],
@@ -139,6 +144,7 @@ impl Origin {
     }
 
     /// Diagnostics of the parameter `from`.
+    #[must_use]
     pub fn rejections(&self) -> Vec<Rejection> {
         match self {
             Self::Stdin | Self::Fifo(_) | Self::File(_) => Vec::new(),
@@ -163,6 +169,7 @@ fn reject(message: String) -> Rejection {
 }
 
 /// The one address `text`.
+#[allow(clippy::result_large_err, reason = "once per flowgraph")]
 fn host(text: &str) -> Result<Address, Rejection> {
     match address::parse(text) {
         Ok(one) if one.count() == 1 => Ok(one),
@@ -217,7 +224,7 @@ impl Zmq {
             (Some(text), None) | (None, Some(text)) => match text.strip_prefix("tcp://") {
                 Some(_) => rejections.extend(host(&self.address()).err()),
                 None => {
-                    rejections.push(reject(format!("`zmq` needs tcp://host:port, got `{text}`")))
+                    rejections.push(reject(format!("`zmq` needs tcp://host:port, got `{text}`")));
                 }
             },
             _ => rejections.push(reject("`zmq` needs either `connect` or `bind`".to_owned())),

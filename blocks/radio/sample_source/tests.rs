@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest wait of a test.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// Samples of a frame.
 const SAMPLES: usize = 64;
 
@@ -139,7 +139,7 @@ fn file_is_played_and_its_last_frame_is_flagged_from_its_end() {
     let path = directory.path().join("samples.ci8");
     let sent = samples(2);
     // 1 frame and 40 samples, and a half.
-    std::fs::write(&path, &sent[..2 * (SAMPLES + 40) + 1]).unwrap();
+    std::fs::write(&path, &sent[..=(2 * (SAMPLES + 40))]).unwrap();
     let mut running = Running::new(&json!({"file": path}), &json!({}));
     running.run();
     let frames = running.plain();

@@ -123,19 +123,7 @@ impl Run {
         let signals = Signals::count_with_reloads()?;
         let check = || flowgraph::plan_and_sources(&self.target, Severity::Error, terminal);
         let (mut plan, sources) = signals.starting(|| false, check)??;
-        let writes_stdout = |block: &&PlannedBlock| {
-            block.resources.writes.iter().any(|path| path == Path::new(fxgraph::stdout::PATH))
-        };
-        if let Some(block) = plan.blocks.iter().find(writes_stdout) {
-            if self.as_parts {
-                return Err(Failure::failed(format!(
-                    "`{}` writes to stdout, which processes of parts do not have; write to a FIFO or a socket, or \
-                     run the part alone",
-                    block.name
-                )));
-            }
-            terminal.offer_stdout();
-        }
+        self.offer_stdout(&plan, terminal)?;
         if self.as_parts {
             let target = self.target.clone();
             return self.parts().run(&plan, &target, signals, terminal);
@@ -230,6 +218,25 @@ impl Run {
 }
 
 impl Run {
+    /// Leaves stdout to the block that writes to it.
+    fn offer_stdout(&self, plan: &Plan, terminal: &mut Terminal) -> Result<(), Failure> {
+        let writes_stdout = |block: &&PlannedBlock| {
+            block.resources.writes.iter().any(|path| path == Path::new(fxgraph::stdout::PATH))
+        };
+        let Some(block) = plan.blocks.iter().find(writes_stdout) else {
+            return Ok(());
+        };
+        if self.as_parts {
+            return Err(Failure::failed(format!(
+                "`{}` writes to stdout, which processes of parts do not have; write to a FIFO or a socket, or run the \
+                 part alone",
+                block.name
+            )));
+        }
+        terminal.offer_stdout();
+        Ok(())
+    }
+
     fn hold(&self) -> Hold {
         if self.serve.hold {
             Hold::All
