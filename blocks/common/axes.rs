@@ -22,6 +22,7 @@ pub const NAMES: &[&str] = &[
     "north_south",
     "epoch",
     "satellite",
+    "slot",
     "tap",
     "value",
     MEAN,

@@ -4,7 +4,8 @@ use crate::kinds;
 use serde_json::Value;
 
 /// Words in the names of parameters for files.
-const FILE_WORDS: [&str; 6] = ["path", "file", "folder", "directory", "pcap", "filename"];
+const FILE_WORDS: [&str; 8] =
+    ["path", "file", "folder", "directory", "pcap", "filename", "fifo", "navigation"];
 
 /// Collects the names of text properties in `schema`, and whether they are declared as files.
 fn texts(schema: &Value, found: &mut Vec<(String, bool)>) {
@@ -41,5 +42,6 @@ fn parameters_with_file_names_are_declared_as_files() {
     let others =
         "file_sink, file_source, image_sink, kernel, python, recorder, spead_source, uvh5_sink (2)";
     let formats = "DADA, filterbank, GUPPI, SigMF, VDIF: a sink and a source each";
-    assert_eq!(declared, 19, "{others}; {formats}");
+    let radio = "gnss_position (3), gnss_signal_simulator, sample_sink, sample_source (2)";
+    assert_eq!(declared, 26, "{others}; {formats}; {radio}");
 }

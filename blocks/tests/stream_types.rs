@@ -164,7 +164,7 @@ fn page() -> String {
         assert_eq!(
             reason.is_some(),
             readers == "-",
-            "{name}: a kind reads it, or there is a reason"
+            "{name}: a kind reads it, or there is a reason: {readers}"
         );
         if let Some((_, reason)) = reason {
             readers = (*reason).to_owned();

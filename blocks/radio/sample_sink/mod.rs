@@ -124,7 +124,7 @@ pub struct SampleSink {
     pub r#type: Option<SampleType>,
     /// Factor of the samples relative to full scale, which is 1 for floats and 128, 2048 or 32768 for integers. By default 1,
     /// and samples of the type of the input keep their numbers.
-    #[param(range = 1e-12..=1e12)]
+    #[param(range = 1e-6..=1e6)]
     pub scale: Option<f32>,
     /// Whether complex conjugates are written. Set it to true to give readers the upper sideband of an input with the
     /// lower one.

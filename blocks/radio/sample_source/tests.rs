@@ -54,7 +54,7 @@ impl Running {
         env.events.redirect(Some((Arc::clone(&events), "radio".to_owned())));
         let mut block = source.build(&[], &env).unwrap();
         change.into_iter().for_each(|change| block.update(change).unwrap());
-        let mut harness = Harness::new(block, &ports, 64).unwrap();
+        let mut harness = Harness::new(block, &ports, 640).unwrap();
         Harness::block_on(harness.start()).unwrap();
         // The thread begins with the first frame.
         Harness::block_on(harness.run()).unwrap();
