@@ -1,7 +1,7 @@
 //! Names of axes of all streams between blocks, and the largest size of a frame.
 
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, PortType, Rejection};
+use fxgraph::{At, Axis, PortType, Rejection};
 
 /// Largest frame in bytes: a larger frame is surely a mistake.
 pub const MAX_FRAME_BYTES: usize = 4 << 30;
@@ -67,4 +67,11 @@ pub fn reject_validity(
 #[must_use]
 pub fn known(name: &str) -> Option<&'static str> {
     NAMES.iter().find(|known| **known == name).copied()
+}
+
+/// Returns the product of the lengths, if it is at most `limit`.
+#[must_use]
+pub fn checked_elements(axes: &[Axis], limit: usize) -> Option<usize> {
+    let product = axes.iter().try_fold(1usize, |product, axis| product.checked_mul(axis.len))?;
+    (product <= limit).then_some(product)
 }

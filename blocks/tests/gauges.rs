@@ -12,6 +12,7 @@ use std::path::Path;
 const STATES: &[(&str, &str)] = &[
     ("digitiser_clipped_samples", "a total"),
     ("filter_group_delay_seconds", "of the filter"),
+    ("first_fix_seconds", "of an event"),
     ("gain_amplitude", "of the gains in force"),
     ("gain_phase_degrees", "of the gains in force"),
     ("input_rms", "of the quantiser"),

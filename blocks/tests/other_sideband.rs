@@ -25,8 +25,10 @@ const OF_SAMPLES: &[(&str, &str)] =
     &[("synthesiser", "the real samples of channels are those of the frequencies in the samples")];
 
 /// Kinds whose summary depends on the direction of the frequencies, each with the reason.
-const OTHER_SUMMARY: &[(&str, &str)] =
-    &[("fringe_check", "the delay of noise is a slope across the frequencies")];
+const OTHER_SUMMARY: &[(&str, &str)] = &[
+    ("fringe_check", "the delay of noise is a slope across the frequencies"),
+    ("sample_sink", "raw samples have no header, so the summary states the sideband"),
+];
 
 /// Kinds whose values are rounded otherwise in the other sideband: the reason, and the largest difference relative to the
 /// rms.

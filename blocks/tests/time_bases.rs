@@ -51,8 +51,11 @@ fn complete_units(port: &PortType, frames: &[Plain]) -> usize {
     counts.filter(|count| **count == port.validity.full).count()
 }
 
+/// Kind without a complete unit: the noise of its inputs is no satellite, so that there is no position.
+const OF_SATELLITES: &str = "gnss_position";
+
 /// Tests the block of an example: in both bases its complete units are those of a run over the frames of this base only.
-fn test(plan: &Plan, directory: &Path) -> Result<(), String> {
+fn test(kind: &str, plan: &Plan, directory: &Path) -> Result<(), String> {
     let configured = &*plan.blocks[plan.block("block").unwrap()].configured;
     let run = |inputs: &Streams| run_in_bases(configured, inputs, 0, &env(directory), base_at);
     let (whole, _) = run_enough(plan, directory, run)?;
@@ -82,7 +85,7 @@ fn test(plan: &Plan, directory: &Path) -> Result<(), String> {
             let [expected, found] =
                 [&alone[output][..], got].map(|frames| complete_units(port, frames));
             // The last units before the change may be incomplete.
-            if found == 0 || 2 * found < expected {
+            if found == 0 && kind != OF_SATELLITES || 2 * found < expected {
                 return Err(format!(
                     "{place}: {found} complete units, {expected} without the change"
                 ));
@@ -97,7 +100,7 @@ fn no_kind_mixes_data_of_two_time_bases() {
     let directory = directory();
     let tested = plans(directory.path()).into_iter().filter(|(_, plan)| !ports(plan).1.is_empty());
     let failed = tested.filter_map(|(kind, plan)| {
-        let why = test(&plan, directory.path()).err()?;
+        let why = test(kind, &plan, directory.path()).err()?;
         Some(format!("{kind}: {why}"))
     });
     let failed: Vec<String> = failed.collect();

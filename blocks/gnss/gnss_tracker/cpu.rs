@@ -143,7 +143,7 @@ impl Tracker {
 pub(super) fn slots(samples: &Samples) -> usize {
     let shortest = System::ALL.iter().map(|system| system.period_seconds()).fold(1.0, f64::min);
     let frame_seconds = samples.samples as f64 / samples.rate_hz;
-    (1.01 * frame_seconds / shortest) as usize + 2
+    ((1.01 * frame_seconds / shortest) as usize).saturating_add(2)
 }
 
 impl Block for Tracker {

@@ -8,6 +8,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
+use crate::common::axes::{MAX_FRAME_BYTES, checked_elements};
 use crate::gnss::gnss_acquisition;
 use crate::gnss::samples::Samples;
 use crate::gnss::weights::{Array, Weight, live_weights, reject_weights};
@@ -172,6 +173,15 @@ impl KindSpec for GnssTracker {
                 Axis::new("slot", cpu::slots(&samples)),
                 Axis::labelled("value", PROMPT_LABELS),
             ];
+            if checked_elements(&axes, MAX_FRAME_BYTES / size_of::<f64>()).is_none() {
+                let message = format!(
+                    "`prompts` must fit in frames of at most {MAX_FRAME_BYTES} bytes, got {} sums of each satellite in a \
+                     frame",
+                    axes[1].len
+                );
+                let help = "give the source shorter frames";
+                return Err(vec![Rejection::parameter("prompts", message).help(help)]);
+            }
             outputs.push(PortType { axes, ..outputs[0].clone() });
         }
         Ok((samples, outputs))

@@ -79,7 +79,7 @@ pub struct NullSource {
 #[serde(deny_unknown_fields)]
 pub struct AxisParameter {
     /// Name: `sample`, `heap`, `pol`, `spectrum`, `unzip`, `channel`, `antenna`, `baseline`, `product`, `beam`,
-    /// `east_west`, `north_south`, `epoch`, `satellite`, `tap`, `value` or `mean`.
+    /// `east_west`, `north_south`, `epoch`, `satellite`, `slot`, `tap`, `value` or `mean`.
     pub name: String,
     /// Number of elements.
     pub len: usize,
@@ -212,12 +212,6 @@ impl Times {
     }
 }
 
-/// Returns the product of the lengths, if it is at most `limit`.
-fn checked_elements(axes: &[Axis], limit: usize) -> Option<usize> {
-    let product = axes.iter().try_fold(1usize, |product, axis| product.checked_mul(axis.len))?;
-    (product <= limit).then_some(product)
-}
-
 impl NullSource {
     /// Samples that the sender counts until it starts again after `frames` frames, or the reason why it can't.
     fn samples_until_restart(&self, frames: u64) -> Result<u64, String> {
@@ -248,10 +242,10 @@ impl NullSource {
         });
         let axes = read_axes(&self.axes, "axes", &mut rejections);
         let validity_axes = read_axes(&self.validity_axes, "validity_axes", &mut rejections);
-        if checked_elements(&axes, axes::MAX_FRAME_BYTES * 8 / dtype.bits()).is_none() {
+        if axes::checked_elements(&axes, axes::MAX_FRAME_BYTES * 8 / dtype.bits()).is_none() {
             rejections.push(Rejection::parameter("axes", "a frame must have at most 4 GiB"));
         }
-        if checked_elements(&validity_axes, 1 << 24).is_none() {
+        if axes::checked_elements(&validity_axes, 1 << 24).is_none() {
             let message = "a frame must have at most 16777216 validity flags";
             rejections.push(Rejection::parameter("validity_axes", message));
         }
