@@ -6,10 +6,11 @@ use super::receiver::{Position as Fixed, Receiver};
 use super::satellites::{Measured, Satellites};
 use super::{GnssPosition, SATELLITE_VALUES, Shape, VALUES};
 use crate::gnss::gnss_tracker::{PROMPT_VALUES, VALUES as TRACKED_VALUES};
+use crate::io::files::output_file::{Report as Files, try_to_write};
 use fxgraph::access::WrittenPath;
 use fxgraph::{
-    Block, BlockError, Clock, Counter, Env, Frame, FrameMut, Gauge, Io, Next, PortType, Summary,
-    Time, TimeBase,
+    Block, BlockError, Clock, Counter, Env, Frame, FrameMut, Gauge, Io, Next, PortType, Time,
+    TimeBase,
 };
 use fxgraph_navigation::ephemeris::week_of;
 use fxgraph_navigation::nmea::Report;
@@ -52,7 +53,7 @@ struct Metrics {
     first_fix: Gauge,
     first_seconds: Option<f64>,
     last: Option<String>,
-    summary: Summary,
+    files: Files,
 }
 
 impl Metrics {
@@ -108,7 +109,7 @@ impl Metrics {
             ),
             first_seconds: None,
             last: None,
-            summary: env.summary.clone(),
+            files: Files::new(env),
         }
     }
 }
@@ -243,10 +244,10 @@ impl Position {
     }
 
     /// Prints the last position, and writes the navigation file.
-    fn conclude(&self) -> Result<(), BlockError> {
+    fn conclude(&mut self) -> Result<(), BlockError> {
         self.report.finish();
-        let navigation = self.receiver.broadcast();
-        self.navigation_file.as_ref().map_or(Ok(()), |path| write_navigation(path, &navigation))
+        let Some(path) = &self.navigation_file else { return Ok(()) };
+        write_navigation(path, &self.receiver.broadcast(), &mut self.report.files)
     }
 }
 
@@ -298,9 +299,9 @@ impl Metrics {
         }
     }
 
-    fn finish(&self) {
-        let text = self.last.clone().unwrap_or_else(|| "no position\n".to_owned());
-        self.summary.set(text);
+    fn finish(&mut self) {
+        let text = self.last.as_deref().map_or("no position", str::trim_end);
+        self.files.note(text.to_owned());
     }
 }
 
@@ -382,6 +383,12 @@ fn row(measured: &Measured, position: Option<&Fixed>) -> [f64; SATELLITE_VALUES]
 
 impl Block for Position {
     fn start(&mut self) -> Result<(), BlockError> {
+        if let Some(path) = &self.navigation_file {
+            try_to_write(path, true)?;
+        }
+        if let Some(file) = &mut self.observation_file {
+            file.open(&mut self.report.files)?;
+        }
         let Some(address) = self.nmea else { return Ok(()) };
         let dropped = self.report.nmea_dropped.clone();
         let clients = Clients::listen(address, dropped).map_err(|error| {

@@ -2,8 +2,8 @@
 
 use super::receiver::Position;
 use super::satellites::Measured;
+use crate::io::files::output_file::{OutputFile, Report};
 use fxgraph::access::WrittenPath;
-use fxgraph::files::{note_recorded, reason};
 use fxgraph::{BlockError, Time};
 use fxgraph_navigation::SatelliteId;
 use fxgraph_navigation::orbit::SPEED_OF_LIGHT;
@@ -11,8 +11,6 @@ use fxgraph_navigation::rinex::{
     Navigation, Observation, navigation_file, observation_epoch, observation_header,
 };
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
 
 const PROGRAM: &str = "fxgraph";
 
@@ -23,29 +21,34 @@ struct Carrier {
     cycles: f64,
 }
 
-/// Observation file, from its first epoch on.
+/// Observation file; its header follows with its first epoch.
 pub struct ObservationFile {
     path: WrittenPath,
-    file: Option<File>,
+    file: Option<OutputFile>,
+    has_header: bool,
     interval_seconds: f64,
     carriers: BTreeMap<SatelliteId, Carrier>,
     text: String,
 }
 
-fn failed(path: &WrittenPath, error: &std::io::Error) -> BlockError {
-    BlockError::new(format!("cannot write `{path}`: {}", reason(error)))
-}
-
-/// Creates a file that no later block of this process overwrites.
-fn create(path: &WrittenPath) -> std::io::Result<File> {
-    let file = path.files().overwrite(path.path())?;
-    note_recorded(&file)?;
-    Ok(file)
-}
-
 impl ObservationFile {
     pub fn new(path: WrittenPath, interval_seconds: f64) -> Self {
-        Self { path, file: None, interval_seconds, carriers: BTreeMap::new(), text: String::new() }
+        Self {
+            path,
+            file: None,
+            has_header: false,
+            interval_seconds,
+            carriers: BTreeMap::new(),
+            text: String::new(),
+        }
+    }
+
+    /// Opens the file, or begins another one.
+    pub fn open(&mut self, report: &mut Report) -> Result<(), BlockError> {
+        self.file = Some(OutputFile::open(&self.path, true, report)?);
+        self.has_header = false;
+        self.carriers.clear();
+        Ok(())
     }
 
     /// Returns the phase in cycles, which grows with the pseudorange, and whether it is the first one of its track.
@@ -78,26 +81,36 @@ impl ObservationFile {
                 cn0_db_hz: m.cn0_db_hz,
             });
         }
-        self.append(position, &observations).map_err(|error| failed(&self.path, &error))
+        self.append(position, &observations)
     }
 
-    fn append(&mut self, position: &Position, observations: &[Observation]) -> std::io::Result<()> {
+    fn append(
+        &mut self,
+        position: &Position,
+        observations: &[Observation],
+    ) -> Result<(), BlockError> {
         self.text.clear();
         let Position { received, itrf, clock_seconds, .. } = *position;
-        if self.file.is_none() {
-            self.file = Some(create(&self.path)?);
+        if !std::mem::replace(&mut self.has_header, true) {
             self.text += &observation_header(PROGRAM, received, itrf, self.interval_seconds);
         }
         observation_epoch(&mut self.text, received, clock_seconds, observations);
-        self.file.as_mut().map_or(Ok(()), |file| file.write_all(self.text.as_bytes()))
+        self.file.as_mut().map_or(Ok(()), |file| file.append(self.text.as_bytes()))
     }
 }
 
-/// Writes a navigation file.
-pub fn write_navigation(path: &WrittenPath, navigation: &Navigation) -> Result<(), BlockError> {
+/// Writes a navigation file, if there are ephemerides for it.
+pub fn write_navigation(
+    path: &WrittenPath,
+    navigation: &Navigation,
+    report: &mut Report,
+) -> Result<(), BlockError> {
+    if navigation.ephemerides.is_empty() {
+        report.note(format!("no ephemerides, {path} is not written"));
+        return Ok(());
+    }
     let text = navigation_file(PROGRAM, navigation);
-    let written = create(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| failed(path, &error))
+    OutputFile::open(path, true, report)?.append(text.as_bytes())
 }
 
 /// Full GPS week of a time of the stream, or of the machine if the stream has no date.
