@@ -70,7 +70,10 @@ impl<K: TimedSink> PerBase<K> {
     /// Ends the block, and begins that of `base`.
     fn change(&mut self, base: TimeBase) -> Result<(), BlockError> {
         self.block.finish()?;
-        self.before += &self.summary.get();
+        // A block that got no frame has no result to show.
+        if self.base.is_some() {
+            self.before += &self.summary.get();
+        }
         let mut parameters = self.parameters.clone();
         let is_later = base.from > 0;
         if is_later {
@@ -134,9 +137,7 @@ impl<K: TimedSink> PerBase<K> {
     }
 
     fn show_summary(&self) {
-        if !self.before.is_empty() {
-            self.env.summary.set(self.before.clone() + &self.summary.get());
-        }
+        self.env.summary.set(self.before.clone() + &self.summary.get());
     }
 }
 
