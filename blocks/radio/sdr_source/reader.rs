@@ -297,6 +297,11 @@ impl Reader {
                 self.skip(missing);
             }
         }
+        // Those of a time that was skipped.
+        for (_, setting) in due {
+            self.apply(&setting)?;
+            self.flag(start, self.position, self.settled);
+        }
         Ok(true)
     }
 

@@ -215,6 +215,23 @@ fn overrun_is_missing_data_of_its_length() {
 }
 
 #[test]
+fn setting_within_an_overrun_takes_effect_after_it() {
+    let device = Simulated::new(RATE_HZ);
+    device.set(|state| state.overruns = vec![(30_000, 70_123)]);
+    let env = Env::detached("radio");
+    let parameters = parameters();
+    let mut source = source(&parameters, &device, &env);
+    source.start().unwrap();
+    // In the frame in which the overrun begins.
+    let value = Box::new(Setting::CentreHz(101e6));
+    source.update(When::at(32_000).change(vec![("centre_hz", value)])).unwrap();
+    let mut running = Running::of(&parameters, source, device, env);
+    running.allow(60 * FRAME);
+    running.frames(30);
+    assert_eq!(running.gauge("centre_hz"), 101e6);
+}
+
+#[test]
 fn gap_that_the_device_does_not_report_is_made_up_for() {
     let device = Simulated::new(RATE_HZ);
     device.set(|state| state.unreported = vec![(100_000, 40_000)]);
