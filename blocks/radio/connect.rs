@@ -2,13 +2,16 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Longest wait for the answer of a server.
 const ANSWER: Duration = Duration::from_secs(5);
+
+/// Time after which the kernel asks a silent peer whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// A connection that a server has not accepted yet.
 pub struct Connecting {
@@ -19,14 +22,22 @@ pub struct Connecting {
 }
 
 impl Connecting {
-    /// Begins to connect to the first of `addresses`.
+    /// Begins to connect to the first of `addresses` to which it can begin, such as one of IPv4 on a host without IPv6.
     pub fn begin(addresses: &[SocketAddr]) -> io::Result<Self> {
-        let Some((first, rest)) = addresses.split_first() else {
-            return Err(ErrorKind::AddrNotAvailable.into());
-        };
-        let socket = Socket::new(Domain::for_address(*first), Type::STREAM, None)?;
+        let mut result = Err(ErrorKind::AddrNotAvailable.into());
+        for (n, address) in addresses.iter().enumerate() {
+            result = Self::begin_one(*address, &addresses[n + 1..]);
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    fn begin_one(address: SocketAddr, rest: &[SocketAddr]) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
-        match socket.connect(&(*first).into()) {
+        match socket.connect(&address.into()) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::INPROGRESS) => {}
             other => other?,
         }
@@ -46,6 +57,13 @@ impl Connecting {
         };
         if self.rest.is_empty() { Err(error) } else { Self::begin(&self.rest).map(Err) }
     }
+}
+
+/// Lets a peer that vanished without a word be noticed; otherwise it is only when it comes back.
+pub fn keep_alive(socket: &TcpStream) {
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+    // Without it, the connection works, too.
+    let _ = SockRef::from(socket).set_tcp_keepalive(&keepalive);
 }
 
 /// Name of the peer of `socket`.

@@ -399,9 +399,9 @@ impl KindSpec for SampleSink {
     fn resources(block: &Configured<Self>) -> Resources {
         let Configured { parameters, shape, .. } = block;
         let (readers, queue) = match parameters.to {
-            Destination::Listen(_) | Destination::RtlTcp(_) | Destination::Zmq(_) => {
-                (MAX_READERS, shape.queue_frames)
-            }
+            Destination::Listen(_) | Destination::RtlTcp(_) => (MAX_READERS, shape.queue_frames),
+            // Readers share the frames that they all get; those of PUSH, and of topics, get different ones.
+            Destination::Zmq(_) => (MAX_READERS, shape.queue_frames.saturating_mul(MAX_READERS)),
             Destination::Udp(_) => (1, 2),
             _ => (1, shape.queue_frames),
         };

@@ -4,10 +4,13 @@ use super::chunks::{Chunk, HEAD};
 use super::rtl_tcp::{self, Commands, Requests};
 use super::zmtp::{Pattern, Peer};
 use fxgraph::stdout::Stdout;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Most bytes that are written to a reader before the others have their turn.
@@ -33,13 +36,24 @@ impl Stream {
         }
     }
 
-    /// Bytes that the reader sends; none at its end, and of a pipe.
+    /// Bytes that the reader sends; none at its end, and of a pipe, whose reader may have gone.
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Tcp(socket) => socket.read(bytes),
-            Self::Stdout(_) | Self::Pipe(_) => Ok(0),
+            Self::Tcp(socket) => return socket.read(bytes),
+            Self::Stdout(stdout) => check_reader(stdout.as_fd())?,
+            Self::Pipe(file) => check_reader(file.as_fd())?,
         }
+        Ok(0)
     }
+}
+
+/// Fails if the pipe `file` has no reader any more: otherwise only a write tells.
+fn check_reader(file: BorrowedFd<'_>) -> io::Result<()> {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut wanted = [PollFd::new(&file, PollFlags::empty())];
+    retry_on_intr(|| poll(&mut wanted, Some(&now)))?;
+    let has_gone = wanted[0].revents().contains(PollFlags::ERR);
+    if has_gone { Err(ErrorKind::BrokenPipe.into()) } else { Ok(()) }
 }
 
 /// Protocol of readers.
@@ -145,7 +159,11 @@ impl Reader {
     pub fn listen(&mut self, requests: &mut Option<Requests>) -> Result<(), String> {
         let mut bytes = [0; 1024];
         match self.stream.read(&mut bytes) {
-            // A reader that says nothing more may read on.
+            // A socket of ZeroMQ closes both directions.
+            Ok(0) if matches!(self.conversation, Conversation::Zmtp(_)) => {
+                return Err("it has closed the connection".to_owned());
+            }
+            // Another reader that says nothing more may read on.
             Ok(0) => {}
             Ok(count) => match &mut self.conversation {
                 Conversation::Raw => {}

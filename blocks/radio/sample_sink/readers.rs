@@ -169,7 +169,7 @@ impl Readers {
             // A smaller pipe works, too.
             Stream::Stdout(stdout) => drop(fcntl_setpipe_size(stdout.as_fd(), PIPE_BYTES)),
             Stream::Pipe(file) => drop(fcntl_setpipe_size(file, PIPE_BYTES)),
-            Stream::Tcp(_) => {}
+            Stream::Tcp(socket) => connect::keep_alive(socket),
         }
         tracing::info!("{}: {name} is there", self.env.name);
         self.connected.push(Reader::new(name, stream, self.protocol));

@@ -243,6 +243,27 @@ fn next_reader_of_a_pipe_begins_with_a_whole_frame() {
 }
 
 #[test]
+fn readers_that_leave_are_noticed_without_a_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("samples");
+    let fifo = Destination::Fifo(path.as_path().into());
+    let mut running = Running::new(&sink(fifo), port(Dtype::I8));
+    let reader = spawn(move || File::open(path).unwrap());
+    running.until(|running| running.count("readers_joined") == 1);
+    drop(reader.join().unwrap());
+    running.until(|running| running.count("readers_left") == 1);
+
+    let address = free();
+    let zmq = Zmq { bind: Some(format!("tcp://{address}")), connect: None, socket: ZmqSocket::Pub };
+    let mut running = Running::new(&sink(Destination::Zmq(zmq)), port(Dtype::I8));
+    let mut reader = TcpStream::connect(address).unwrap();
+    reader.write_all(b"\xff").unwrap();
+    running.until(|running| running.count("readers_joined") == 1);
+    drop(reader);
+    running.until(|running| running.count("readers_left") == 1);
+}
+
+#[test]
 fn stop_ends_a_sink_that_waits_for_a_reader() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("samples");

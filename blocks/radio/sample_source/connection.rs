@@ -9,15 +9,13 @@ use fxgraph_common::link::TICK;
 use fxgraph_common::net::address;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
-use socket2::{SockRef, TcpKeepalive};
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
 
-/// Time after which the kernel asks a silent peer whether it is still there.
-const KEEPALIVE: Duration = Duration::from_secs(10);
+/// Most bytes that wait for a peer which does not read them.
+const MAX_OUT: usize = 64 << 10;
 
 /// Result of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,21 +32,28 @@ pub enum Got {
 #[derive(Debug)]
 pub struct Connection {
     file: File,
+    /// Bytes that the buffer of the socket has had no room for.
+    out: Vec<u8>,
     /// Name of the sender, for messages.
     pub sender: String,
 }
 
 impl Connection {
-    fn of_tcp(stream: TcpStream) -> Self {
+    fn of_file(file: File, sender: impl Into<String>) -> Self {
+        Self { file, out: Vec::new(), sender: sender.into() }
+    }
+
+    fn of_tcp(stream: TcpStream) -> io::Result<Self> {
+        // An accepted socket waits, even if its listener does not.
+        stream.set_nonblocking(true)?;
+        connect::keep_alive(&stream);
         let sender = connect::name(&stream);
-        // A peer that vanished without a word is noticed; without this option only when it comes back.
-        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
-        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
-        Self { file: File::from(OwnedFd::from(stream)), sender }
+        Ok(Self::of_file(File::from(OwnedFd::from(stream)), sender))
     }
 
     /// Reads into `bytes`, which is not empty, waiting up to [`TICK`].
     pub fn read(&mut self, bytes: &mut [u8]) -> io::Result<Got> {
+        self.send()?;
         if !is_ready(&self.file, PollFlags::IN)? {
             return Ok(Got::Nothing);
         }
@@ -64,9 +69,28 @@ impl Connection {
         }
     }
 
-    /// Writes `bytes`, a few, which have room in the buffer of a socket.
+    /// Writes `bytes`, without waiting: what a socket has no room for is written before the next bytes are read. The error
+    /// says that the peer does not read.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)
+        self.out.extend_from_slice(bytes);
+        self.send()?;
+        if self.out.len() > MAX_OUT {
+            return Err(io::Error::other("it does not read what it is sent"));
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        while !self.out.is_empty() {
+            match self.file.write(&self.out) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => drop(self.out.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -82,8 +106,9 @@ fn is_ready(file: impl AsFd, flags: PollFlags) -> io::Result<bool> {
 pub enum Connector {
     /// The standard input, or a file, once.
     Once(Option<Connection>),
-    /// A pipe, for one sender after the other.
-    Fifo(ReadPath),
+    /// A pipe, for one sender after the other, and its open end for the next one: the bytes of a writer that has begun are gone
+    /// once no end is open.
+    Fifo(ReadPath, Option<File>),
     /// A server, and a connection that it has not accepted yet.
     Client(String, Option<Connecting>),
     /// Clients, one after the other.
@@ -97,12 +122,11 @@ impl Connector {
             Origin::Stdin => Self::Once(Some(stdin()?)),
             Origin::File(path) => {
                 let file = path.open().map_err(cannot_read(path))?;
-                Self::Once(Some(Connection { file, sender: path.to_string() }))
+                Self::Once(Some(Connection::of_file(file, path.to_string())))
             }
             Origin::Fifo(path) => {
                 // Now, so that a mistake is told before the flowgraph runs.
-                opened(path)?;
-                Self::Fifo(path.clone())
+                Self::Fifo(path.clone(), Some(opened(path)?))
             }
             Origin::Tcp(text) => Self::Client(text.clone(), None),
             Origin::RtlTcp(rtl) => Self::Client(rtl.address.clone(), None),
@@ -117,20 +141,21 @@ impl Connector {
     pub fn look(&mut self) -> io::Result<Option<Connection>> {
         match self {
             Self::Once(connection) => Ok(connection.take()),
-            Self::Fifo(path) => {
-                let file = path.open_once()?;
-                Ok(Some(Connection { file, sender: path.to_string() }))
+            Self::Fifo(path, next) => {
+                let file = next.take().map_or_else(|| path.open_once(), Ok)?;
+                Ok(Some(Connection::of_file(file, path.to_string())))
             }
             Self::Client(text, connecting) => {
                 let begun = match connecting.take() {
                     Some(begun) => begun,
-                    // A name is looked up each time: the server may have moved.
+                    // A name is looked up each time: the server may have moved. A stop waits for the resolver's answer,
+                    // by default up to some seconds.
                     None => {
                         Connecting::begin(&address::resolve([&*text]).map_err(io::Error::other)?)?
                     }
                 };
                 match begun.look()? {
-                    Ok(stream) => Ok(Some(Connection::of_tcp(stream))),
+                    Ok(stream) => Ok(Some(Connection::of_tcp(stream)?)),
                     Err(begun) => {
                         *connecting = Some(begun);
                         std::thread::sleep(TICK / 5);
@@ -143,7 +168,7 @@ impl Connector {
                     return Ok(None);
                 }
                 match listener.accept() {
-                    Ok((stream, _)) => Ok(Some(Connection::of_tcp(stream))),
+                    Ok((stream, _)) => Ok(Some(Connection::of_tcp(stream)?)),
                     // The client has gone already.
                     Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
                     Err(error) => Err(error),
@@ -152,11 +177,19 @@ impl Connector {
         }
     }
 
+    /// Prepares for the next sender while the connection of the last one, which has ended, is still open.
+    pub fn prepare(&mut self) {
+        if let Self::Fifo(path, next) = self {
+            // An error is told at the next look.
+            *next = path.open_once().ok();
+        }
+    }
+
     /// Name of the origin, for messages.
     pub fn name(&self) -> String {
         match self {
             Self::Once(_) => "the input".to_owned(),
-            Self::Fifo(path) => path.to_string(),
+            Self::Fifo(path, _) => path.to_string(),
             Self::Client(text, _) => text.clone(),
             Self::Server(listener) => {
                 let address = listener.local_addr().map(|address| address.to_string());
@@ -180,7 +213,7 @@ fn stdin() -> Result<Connection, BlockError> {
         .as_fd()
         .try_clone_to_owned()
         .map_err(|error| BlockError::new(format!("cannot read the standard input: {error}")))?;
-    Ok(Connection { file: File::from(fd), sender: "the standard input".to_owned() })
+    Ok(Connection::of_file(File::from(fd), "the standard input"))
 }
 
 /// Opens the pipe `path`, without waiting for its writer.
