@@ -141,6 +141,11 @@ impl Assembler {
         self.left == 0 || self.base.from + self.first * self.layout.samples as u64 >= MAX_TIMESTAMP
     }
 
+    /// Whether the last frame has been sent.
+    pub fn has_sent_all(&self) -> bool {
+        self.left == 0
+    }
+
     /// Number, in the time base, of the sample after the last one that has arrived.
     pub fn newest(&self) -> u64 {
         self.newest
@@ -210,15 +215,13 @@ impl Assembler {
             self.causes.fragmented.add(count as u64);
             return;
         }
-        let mut is_new = 0;
+        let is_new: usize = self.fresh.iter().map(Range::len).sum();
         for part in &self.fresh {
-            is_new += part.len();
             let raw = &raw[(part.start - within) * bytes..(part.end - within) * bytes];
             if let Some(frame) = &mut open.frame {
                 self.layout.write(frame, part.start, raw);
             }
         }
-        self.causes.samples.add(is_new as u64);
         self.causes.duplicate.add((count - is_new) as u64);
     }
 
@@ -233,6 +236,7 @@ impl Assembler {
         self.causes.missing.add(expected.saturating_sub(arrived as u64));
         if let Some(mut frame) = frame {
             self.finish(&mut frame, start, &pieces);
+            self.causes.samples.add(arrived as u64);
             self.left -= 1;
             frames.push(frame);
         } else {

@@ -15,6 +15,8 @@ pub const READ_BYTES: usize = 256 << 10;
 /// Waits after attempts to connect that failed: the first one, and the longest one.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Connections that end sooner are followed by a pause of `FIRST_WAIT`: each takes a time base, and a run has room for 16,383.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// Reads connections of `connector`.
 pub struct ByteStream {
@@ -74,11 +76,8 @@ impl ByteStream {
         if !std::mem::replace(&mut self.is_reported, true) {
             receiving.events.add(EventKind::Warning, text + "; it is tried again");
         }
-        let until = Instant::now() + self.wait;
+        pause(self.wait, link);
         self.wait = (2 * self.wait).min(LONGEST_WAIT);
-        while Instant::now() < until && !link.stopping() {
-            std::thread::sleep(TICK);
-        }
         Ok(())
     }
 
@@ -89,6 +88,7 @@ impl ByteStream {
         receiving: &mut Receiving,
         link: &mut Link,
     ) -> Result<Option<String>, BlockError> {
+        let began = Instant::now();
         let result = match self.protocol.connected(&mut connection) {
             Ok(()) => self.samples(&mut connection, receiving, link),
             Err(error) => Err(reason(&error)),
@@ -102,9 +102,13 @@ impl ByteStream {
         if !self.stays {
             return Ok(Some(text));
         }
+        self.connector.prepare();
         if receiving.is_begun() {
             (self.is_reported, self.wait) = (false, FIRST_WAIT);
             receiving.events.add(EventKind::Warning, text + "; waiting for the next sender");
+            if began.elapsed() < SHORT {
+                pause(FIRST_WAIT, link);
+            }
         } else {
             self.failed(text, receiving, link)?;
         }
@@ -135,7 +139,7 @@ impl ByteStream {
             };
             if count > 0 {
                 receiving.causes.bytes.add(count as u64);
-                let end = self.protocol.samples(&mut self.buffer, kept, kept + count)?;
+                let (end, result) = self.protocol.samples(&mut self.buffer, kept, kept + count);
                 receiving.causes.cut.add(self.protocol.cut());
                 let samples = &self.buffer[..end];
                 if receiving.begins(samples) {
@@ -145,10 +149,20 @@ impl ByteStream {
                 let whole = receiving.append(samples, link);
                 self.buffer.copy_within(whole..end, 0);
                 kept = end - whole;
+                // The samples before a violation are good.
+                result?;
             }
             if let Some(end) = receiving.tick(link) {
                 return Ok(Some(end));
             }
         }
+    }
+}
+
+/// Waits for `time`, or until the flowgraph stops.
+fn pause(time: Duration, link: &Link) {
+    let until = Instant::now() + time;
+    while Instant::now() < until && !link.stopping() {
+        std::thread::sleep(TICK);
     }
 }

@@ -67,6 +67,7 @@ impl Source {
 fn run(mut transport: Transport, mut receiving: Receiving, drops: bool, mut link: Link, env: &Env) {
     // Samples that arrive before the flowgraph runs wait in buffers.
     link.wait_for_first();
+    receiving.begin_reading();
     if drops {
         // No sender can be held back, and its buffers are not ours to see.
         link.live = Some(Box::new(|| 1.0));

@@ -91,6 +91,8 @@ struct Numbers {
     next: u64,
     /// Number, in the time base, of the first sample of the datagram that is expected next.
     position: u64,
+    /// Samples of the last datagram in order: missing ones are taken to have as many.
+    samples: u64,
     /// Number after that of the last unexpected datagram, and how many were in a row.
     suspect: (u64, u32),
 }
@@ -103,7 +105,15 @@ impl Numbers {
             (None, None) => return None,
         };
         let longest = longest as i128;
-        Some(Self { field, counts_samples, longest, next: 0, position: 0, suspect: (0, 0) })
+        Some(Self {
+            field,
+            counts_samples,
+            longest,
+            next: 0,
+            position: 0,
+            samples: 0,
+            suspect: (0, 0),
+        })
     }
 
     /// Number after `number` of a datagram of `samples` samples.
@@ -121,7 +131,7 @@ impl Numbers {
     fn place(&mut self, number: u64, samples: u64, is_late: impl Fn(u64) -> bool) -> Place {
         let unused = self.field.mask().leading_zeros();
         let ahead = (number.wrapping_sub(self.next) << unused).cast_signed() >> unused;
-        let step = if self.counts_samples { 1 } else { i128::from(samples) };
+        let step = if self.counts_samples { 1 } else { i128::from(self.samples) };
         let ahead = i128::from(ahead) * step;
         let at = u64::try_from(i128::from(self.position) + ahead).ok();
         let at = at.filter(|_| ahead.abs() <= self.longest);
@@ -139,6 +149,7 @@ impl Numbers {
         self.suspect = (0, 0);
         if ahead >= 0 {
             (self.next, self.position) = (self.after(number, samples), at + samples);
+            self.samples = samples;
         }
         Place::At(at)
     }
@@ -253,14 +264,6 @@ impl Datagrams {
     ) {
         self.counts.received.add(1);
         receiving.causes.bytes.add(datagram.len() as u64);
-        if self.sender != Some(sender) {
-            if self.sender.is_some() && receiving.silence() < GONE {
-                self.counts.foreign.add(1);
-                return;
-            }
-            self.sender = Some(sender);
-            receiving.connect();
-        }
         let Some((header, samples)) = datagram.split_at_checked(self.header.bytes) else {
             self.counts.short.add(1);
             return;
@@ -270,6 +273,14 @@ impl Datagrams {
         receiving.causes.cut.add(rest as u64);
         if samples.len() == rest {
             return;
+        }
+        if self.sender != Some(sender) {
+            if self.sender.is_some() && receiving.silence() < GONE {
+                self.counts.foreign.add(1);
+                return;
+            }
+            self.sender = Some(sender);
+            receiving.connect();
         }
         let count = (samples.len() / self.layout.of.bytes()) as u64;
         let Some(numbers) = &mut self.numbers else {

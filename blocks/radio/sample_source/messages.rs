@@ -71,14 +71,25 @@ impl Messages {
     }
 
     /// Takes the bytes `kept..end` of `buffer`, and leaves their samples after the `kept` ones. Returns the end of the
-    /// samples. The error says how the sender violates the protocol.
+    /// samples. The error says how the sender violates the protocol after them.
     pub fn take(
         &mut self,
         buffer: &mut [u8],
         kept: usize,
         end: usize,
-    ) -> Result<usize, &'static str> {
-        let (mut from, mut to) = (kept, kept);
+    ) -> (usize, Result<(), &'static str>) {
+        let mut to = kept;
+        let result = self.take_to(&mut to, buffer, kept, end);
+        (to, result)
+    }
+
+    fn take_to(
+        &mut self,
+        to: &mut usize,
+        buffer: &mut [u8],
+        mut from: usize,
+        end: usize,
+    ) -> Result<(), &'static str> {
         while from < end {
             let left = end - from;
             match self.state {
@@ -119,20 +130,20 @@ impl Messages {
                 }
                 State::Samples(len, before) => {
                     let count = len.min(left as u64) as usize;
-                    buffer.copy_within(from..from + count, to);
-                    (from, to) = (from + count, to + count);
+                    buffer.copy_within(from..from + count, *to);
+                    (from, *to) = (from + count, *to + count);
                     let (len, before) = (len - count as u64, before + count as u64);
                     self.begin(State::Samples(len, before));
                     if len == 0 {
                         let rest = before % self.sample_bytes as u64;
                         self.cut += rest;
-                        to -= rest as usize;
+                        *to -= rest as usize;
                         self.begin(State::Header);
                     }
                 }
             }
         }
-        Ok(to)
+        Ok(())
     }
 
     fn begin(&mut self, state: State) {
@@ -230,7 +241,8 @@ mod tests {
         for piece in bytes.chunks(piece) {
             let mut buffer = [&kept[..], piece].concat();
             let end = buffer.len();
-            let end = messages.take(&mut buffer, kept.len(), end)?;
+            let (end, result) = messages.take(&mut buffer, kept.len(), end);
+            result?;
             let whole = end - end % 4;
             all.extend_from_slice(&buffer[..whole]);
             kept = buffer[whole..end].to_vec();

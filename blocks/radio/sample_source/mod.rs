@@ -166,7 +166,10 @@ impl SampleSource {
             );
             reject("samples_per_frame", message, "omit it for the plan's choice");
         }
-        if self.on_end == Some(OnEnd::Stay) && !self.from.comes_back() {
+        if self.on_end.is_some() && matches!(self.from, Origin::Udp(_)) {
+            let message = "`on_end` needs a sender with an end, and datagrams have none".to_owned();
+            reject("on_end", message, "omit it, or set `finish_after_seconds`");
+        } else if self.on_end == Some(OnEnd::Stay) && !self.from.comes_back() {
             let message = "`on_end: stay` needs a sender that can come back".to_owned();
             reject(
                 "on_end",

@@ -129,7 +129,7 @@ impl Origin {
             Self::Fifo(path) => vec![format!("pipe {path}")],
             Self::Listen(address) => vec![format!("tcp {address}")],
             Self::Udp(udp) if !udp.is_multicast() => vec![format!("udp {}", udp.address)],
-            Self::Zmq(Zmq { bind: Some(address), .. }) => vec![address.clone()],
+            Self::Zmq(zmq) if zmq.bind.is_some() => vec![format!("tcp {}", zmq.address())],
             _ => Vec::new(),
         }
     }

@@ -38,16 +38,19 @@ impl Protocol {
     }
 
     /// Takes the bytes `kept..end` of `buffer`, and leaves their samples after the `kept` ones. Returns the end of the
-    /// samples. The error says how the sender violates the protocol.
+    /// samples. The error says how the sender violates the protocol after them.
     pub fn samples(
         &mut self,
         buffer: &mut [u8],
         kept: usize,
         end: usize,
-    ) -> Result<usize, &'static str> {
+    ) -> (usize, Result<(), &'static str>) {
         match self {
-            Self::RtlTcp(tuner) if tuner.is_in_header() => tuner.take_header(buffer, end),
-            Self::Raw | Self::RtlTcp(_) => Ok(end),
+            Self::RtlTcp(tuner) if tuner.is_in_header() => match tuner.take_header(buffer, end) {
+                Ok(end) => (end, Ok(())),
+                Err(error) => (0, Err(error)),
+            },
+            Self::Raw | Self::RtlTcp(_) => (end, Ok(())),
             Self::Zmq(messages) => messages.take(buffer, kept, end),
         }
     }

@@ -3,21 +3,29 @@
 use super::assembler::{Assembler, Layout};
 use super::causes::Causes;
 use super::levels::Levels;
-use super::{SampleSource, byte_stream};
+use super::{Origin, SampleSource, byte_stream};
 use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{BlockError, Clock, Env, FrameMut, Time, TimeBase, host_clock};
 use fxgraph_common::link::{Frames, Link};
 use fxgraph_common::measured_rate::MeasuredRate;
+use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
 /// Memory of a source without its frames, in bytes.
 pub const HOST_BYTES: usize = 4 * byte_stream::READ_BYTES;
 /// Largest time, in seconds, that samples are taken to wait in buffers before they are read.
 const DELAY_SECONDS: f64 = 0.25;
+/// Samples that arrive within this time after the thread begins to read may have waited for it.
+const AT_ONCE: Duration = Duration::from_millis(100);
+/// Units of time in a second in `/proc`.
+const TICKS_PER_SECOND: f64 = 100.0;
 /// Part of a time in which the thread waits for frames, from which the flowgraph holds the sender back.
 const HELD_BACK: f64 = 0.05;
 /// That time.
 const WAITED_OVER: Duration = Duration::from_secs(20);
+
+/// Reason of a stream that ends because timestamps have no room for another time base.
+const NO_ROOM: &str = "the sender has begun too often, and timestamps have no room for another time base: start the flowgraph again";
 
 /// Reason why the stream ended.
 pub type TextOrError = Result<String, BlockError>;
@@ -59,6 +67,9 @@ pub struct Receiving {
     /// Time for which the thread has waited for frames since `waiting_since`.
     waited: Duration,
     waiting_since: Instant,
+    /// Begin of reading, and time in seconds that samples may have waited for it in a pipe or a socket.
+    read_since: Instant,
+    unread_seconds: f64,
     /// Whether the samples of the connection have begun, and whether any have.
     is_connected: bool,
     has_samples: bool,
@@ -89,12 +100,25 @@ impl Receiving {
             rate: MeasuredRate::default(),
             waited: Duration::ZERO,
             waiting_since: now,
+            read_since: now,
+            // A pipe to the standard input is there before the program.
+            unread_seconds: match source.from {
+                Origin::Stdin => process_seconds().unwrap_or(0.0),
+                _ => 0.0,
+            },
             is_connected: false,
             // A block that is built again goes on in a later time base.
             has_samples: causes.samples.get() > 0,
             last: now,
             causes,
         }
+    }
+
+    /// Notes that the thread begins to read.
+    pub fn begin_reading(&mut self) {
+        let now = Instant::now();
+        self.unread_seconds += now.saturating_duration_since(self.read_since).as_secs_f64();
+        self.read_since = now;
     }
 
     /// Timestamp of the sample after the newest one.
@@ -154,7 +178,10 @@ impl Receiving {
         }
         // The newest samples were taken when they arrived, or before.
         let measured = Time::now().plus_seconds(-seconds).unwrap_or_default();
-        let error = host_clock::error_seconds().unwrap_or(f64::INFINITY) + DELAY_SECONDS + seconds;
+        let may_have_waited = is_first && now.saturating_duration_since(self.read_since) < AT_ONCE;
+        let unread = if may_have_waited { self.unread_seconds } else { 0.0 };
+        let error =
+            host_clock::error_seconds().unwrap_or(f64::INFINITY) + DELAY_SECONDS + seconds + unread;
         let base = TimeBase {
             sync_time: Some(measured),
             uncertainty_seconds: error,
@@ -239,11 +266,32 @@ impl Receiving {
         if link.stopping() {
             return Some("the flowgraph was stopped".to_owned());
         }
-        if self.assembler.is_full() {
+        if self.assembler.has_sent_all() {
             return Some("all frames were received".to_owned());
+        }
+        if self.assembler.is_full() {
+            return Some(NO_ROOM.to_owned());
         }
         let idle = self.idle?;
         let is_idle = self.last.elapsed() >= idle;
         is_idle.then(|| format!("no data for {} s (finish_after_seconds)", idle.as_secs_f64()))
+    }
+}
+
+/// Time since the start of this process.
+fn process_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // Field 22 of all, the 20th after the name in brackets.
+    let start: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    let now = clock_gettime(ClockId::Boottime);
+    Some((now.tv_sec as f64 - start / TICKS_PER_SECOND).max(0.0) + now.tv_nsec as f64 * 1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn process_has_run_for_a_moment() {
+        let seconds = super::process_seconds();
+        assert!(seconds.is_some_and(|seconds| (0.0..1e5).contains(&seconds)), "{seconds:?}");
     }
 }

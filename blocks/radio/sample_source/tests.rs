@@ -48,6 +48,11 @@ impl Running {
 
     /// With a live update.
     fn with(from: &Value, more: &Value, change: Option<Change>) -> Self {
+        Self::after(from, more, change, || {})
+    }
+
+    /// With work between the start of the block and its first frame.
+    fn after(from: &Value, more: &Value, change: Option<Change>, work: impl FnOnce()) -> Self {
         let source = parameters(from, more);
         let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).unwrap() };
         let (env, events) = (Env::detached("radio"), Arc::new(Events::default()));
@@ -56,6 +61,7 @@ impl Running {
         change.into_iter().for_each(|change| block.update(change).unwrap());
         let mut harness = Harness::new(block, &ports, 640).unwrap();
         Harness::block_on(harness.start()).unwrap();
+        work();
         // The thread begins with the first frame.
         Harness::block_on(harness.run()).unwrap();
         Self { harness, env, events, frames: Vec::new(), is_over: false }
@@ -178,6 +184,73 @@ fn pipe_has_one_sender_after_the_other_and_each_begins_at_a_sample() {
     let expected = sent.iter().map(|byte| f32::from(byte.cast_signed()) / 128.0);
     assert!(floats.iter().copied().eq(expected));
     assert!(running.has_told(EventKind::Resynchronised, "uncertain by 0.25 s"));
+}
+
+#[test]
+fn writer_of_a_pipe_that_is_there_first_loses_no_byte() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let (writer, sent) = (path.clone(), samples(2));
+    let begun = sent.clone();
+    // It opens with the block, and has gone before the thread reads.
+    let writing = std::thread::spawn(move || {
+        OpenOptions::new().write(true).open(writer).unwrap().write_all(&begun)
+    });
+    let more = json!({"on_end": "finish"});
+    let mut running = Running::after(&json!({"fifo": path}), &more, None, || {
+        writing.join().unwrap().unwrap();
+    });
+    running.run();
+    assert_eq!((running.bytes(), running.count("connections")), (sent, 1));
+}
+
+#[test]
+fn wait_before_the_first_read_is_part_of_the_uncertainty() {
+    let port = free_port();
+    let from = json!({"listen": format!("127.0.0.1:{port}")});
+    let waited = Duration::from_millis(300);
+    let mut running = Running::after(&from, &json!({"frames": 1}), None, || {
+        connected(port).write_all(&samples(1)).unwrap();
+        std::thread::sleep(waited);
+    });
+    running.run();
+    let base = running.frames[0].header().base;
+    assert!(base.uncertainty_seconds >= 0.25 + waited.as_secs_f64(), "{base:?}");
+}
+
+/// Frames of a flowgraph that has none.
+struct NoFrames;
+
+impl fxgraph_common::link::Frames for NoFrames {
+    fn take(&mut self) -> Option<fxgraph::FrameMut> {
+        None
+    }
+
+    fn push(&mut self, _: fxgraph::FrameMut) {}
+}
+
+#[test]
+fn timestamps_without_room_are_not_the_end_of_the_frames() {
+    let layout = parameters(&json!("stdin"), &json!({})).layout();
+    let causes = causes::Causes::new(&Env::detached("radio").counters);
+    let mut assembler = assembler::Assembler::new(layout, (1, true), Some(1), causes);
+    assembler.begin_base((1 << 14) - 1, &mut NoFrames);
+    assert!(!assembler.is_full());
+    assembler.begin_base(0, &mut NoFrames);
+    assert!(assembler.is_full() && !assembler.has_sent_all());
+}
+
+#[test]
+fn reconnect_flags_from_the_begin_of_an_unsettled_range() {
+    let tuning = tuning::Tuning::default();
+    let range = || tuning.unsettled();
+    tuning.settles(Some(100), 200);
+    assert_eq!(range(), 100..200);
+    tuning.settles(Some(150), 300);
+    assert_eq!(range(), 100..300);
+    tuning.settles(Some(400), 500);
+    assert_eq!(range(), 400..500);
 }
 
 #[test]
@@ -380,6 +453,73 @@ fn zeromq_subscriber_and_puller_get_all_samples() {
     }
 }
 
+/// Greeting and READY of a socket of this type.
+fn hello(socket: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    zmtp::write_greeting(&mut bytes);
+    zmtp::write_ready(socket, &mut bytes);
+    bytes
+}
+
+#[test]
+fn peer_that_does_not_read_its_answers_is_left() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", server.local_addr().unwrap());
+    let from = json!({"zmq": {"connect": address, "socket": "sub"}});
+    let mut running = Running::new(&from, &json!({}));
+    let (mut stream, _) = server.accept().unwrap();
+    stream.write_all(&hello("PUB")).unwrap();
+    let pings = b"\x04\x09\x04PING\0\x01xy".repeat(8192);
+    // More than the buffers of both sockets have room for.
+    while stream.write_all(&pings).is_ok() {}
+    running.run_until(|running| running.count("connections_failed") > 0);
+    assert!(running.has_told(EventKind::Warning, "does not read"), "{:?}", running.events.since(0));
+}
+
+#[test]
+fn samples_before_a_violation_are_received() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", server.local_addr().unwrap());
+    let from = json!({"zmq": {"connect": address, "socket": "pull"}});
+    let mut running = Running::new(&from, &json!({}));
+    let (mut stream, _) = server.accept().unwrap();
+    let sent = samples(1);
+    let all = [&hello("PUSH")[..], &[0, 128], &sent, &[4, 0, 4, 1, 9]].concat();
+    stream.write_all(&all).unwrap();
+    running.run_until(|running| !running.frames.is_empty());
+    assert_eq!(running.bytes(), sent);
+    running.run_until(|running| running.has_told(EventKind::Warning, "without a name"));
+    assert_eq!(running.count("samples_received"), SAMPLES as u64);
+}
+
+#[test]
+fn missing_datagrams_are_as_long_as_the_last_one_in_order() {
+    let header = serde_json::from_str(NUMBERED).unwrap();
+    let (mut running, sender) = datagrams(&header, &json!({"frames": 1}));
+    let sent = samples(1);
+    // 16 samples in each; number 2 is missing, and the last one is short.
+    for (number, part) in [(0, 0..32), (1, 32..64), (3, 96..112), (4, 112..128)] {
+        sender.send(&numbered(number, &sent[part])).unwrap();
+    }
+    running.run();
+    let mut expected = sent;
+    expected[64..96].fill(0);
+    assert_eq!((running.bytes(), running.count("samples_missing")), (expected, 16));
+}
+
+#[test]
+fn datagram_without_samples_does_not_become_the_sender() {
+    let header = serde_json::from_str(NUMBERED).unwrap();
+    let (mut running, sender) = datagrams(&header, &json!({"frames": 1}));
+    let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for bytes in [&[0][..], &[0, 1]] {
+        other.send_to(bytes, sender.peer_addr().unwrap()).unwrap();
+    }
+    sender.send(&numbered(0, &samples(1))).unwrap();
+    running.run();
+    assert_eq!((running.bytes(), running.count("datagrams_foreign")), (samples(1), 0));
+}
+
 #[test]
 fn wrong_type_is_named_while_the_samples_arrive() {
     let port = free_port();
@@ -411,6 +551,11 @@ fn parameters_that_do_not_fit_are_rejected_with_their_place() {
         ),
         (json!("stdin"), json!({"gain_db": 3}), "`gain_db` needs"),
         (json!("stdin"), json!({"on_end": "stay"}), "can come back"),
+        (
+            json!({"udp": {"address": "127.0.0.1:5000"}}),
+            json!({"on_end": "finish"}),
+            "datagrams have none",
+        ),
         (json!("stdin"), json!({"adc_sample_rate_hz": 0}), "positive"),
         (json!("stdin"), json!({"samples_per_frame": 24}), "multiple of `samples_per_heap`"),
         (json!({"rtl_tcp": {"address": "127.0.0.1:1234"}}), json!({}), "must be cu8"),

@@ -40,10 +40,19 @@ impl Tuning {
         std::mem::take(&mut self.state().pending)
     }
 
+    /// Timestamps of the samples that are flagged.
+    #[cfg(test)]
+    pub fn unsettled(&self) -> Range<u64> {
+        self.state().unsettled.clone()
+    }
+
     /// Flags samples up to timestamp `until`, from `since` on unless earlier ones are flagged already.
     pub fn settles(&self, since: Option<u64>, until: u64) {
         let mut state = self.state();
-        let start = since.unwrap_or(state.unsettled.start);
+        let start = match since {
+            Some(since) if state.unsettled.end > since => state.unsettled.start.min(since),
+            since => since.unwrap_or(state.unsettled.start),
+        };
         // A change that came meanwhile flags without an end.
         let is_open = state.pending.iter().any(|setting| matches!(setting, Setting::CentreHz(_)));
         state.unsettled = start..if is_open { u64::MAX } else { until };
