@@ -67,7 +67,7 @@ pub fn compile(
     let texts = headers.iter().map(|h| text(&h.text)).collect::<Result<Vec<_>, _>>()?;
     let names = headers.iter().map(|h| text(&h.name)).collect::<Result<Vec<_>, _>>()?;
     let pointers = |list: &[CString]| list.iter().map(|s| s.as_ptr()).collect::<Vec<_>>();
-    let options = options(architecture, defines);
+    let options = options(architecture, defines, compiler_version()?.0);
     let options = options.iter().map(|o| text(o)).collect::<Result<Vec<_>, _>>()?;
     let (texts, names, options) = (pointers(&texts), pointers(&names), pointers(&options));
     let mut handle = Handle(std::ptr::null_mut());
@@ -94,7 +94,9 @@ pub fn compile(
     }
 }
 
-fn options(architecture: &str, defines: &[(&str, String)]) -> Vec<String> {
+fn options(architecture: &str, defines: &[(&str, String)], major: i32) -> Vec<String> {
+    // Sources include the given headers only, never files beside them; older versions do not know the option.
+    let no_files = (major >= 12).then(|| "--no-source-include".to_owned());
     let fixed = [
         format!("--gpu-architecture={architecture}"),
         "--std=c++17".to_owned(),
@@ -105,6 +107,7 @@ fn options(architecture: &str, defines: &[(&str, String)]) -> Vec<String> {
     ];
     fixed
         .into_iter()
+        .chain(no_files)
         .chain(defines.iter().map(|(name, value)| format!("-D{name}={value}")))
         .collect()
 }
@@ -138,20 +141,51 @@ impl Drop for Handle {
     }
 }
 
-/// Returns those of `headers` that `program` includes, directly or through others. The texts are searched, not
-/// preprocessed: an `#include` in an inactive `#if` counts too.
+/// Returns line and name of each `#include` in `text`; the name is empty if it is not in quotes or brackets, or if the
+/// directive goes on in the next line. The text is searched, not preprocessed: an `#include` in an inactive `#if`, or at the
+/// start of a line of a comment, counts too.
+pub fn includes(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().filter_map(|(n, line)| Some((n + 1, included_name(line)?)))
+}
+
+/// The name that the line includes.
+fn included_name(line: &str) -> Option<&str> {
+    let signs = line.match_indices(['#', '%']);
+    // Comments may be before the directive.
+    let is_first = |before: &str| before.trim().is_empty() || before.trim_end().ends_with("*/");
+    let mut directives = signs.filter(|(at, _)| is_first(&line[..*at])).map(|(at, _)| &line[at..]);
+    directives.find_map(|directive| {
+        let word = without_comments(directive.strip_prefix("%:").or(directive.strip_prefix('#'))?);
+        let is_cut = |part: &str| "include".starts_with(part.trim_end());
+        if word.starts_with("/*") || word.trim_end().strip_suffix('\\').is_some_and(is_cut) {
+            return Some("");
+        }
+        let name = word.strip_prefix("include_next").or(word.strip_prefix("include"))?;
+        let name = without_comments(name);
+        let quoted = name.strip_prefix('"').and_then(|name| name.split_once('"'));
+        let quoted =
+            quoted.or_else(|| name.strip_prefix('<').and_then(|name| name.split_once('>')));
+        Some(quoted.map_or("", |(name, _)| name))
+    })
+}
+
+/// The text behind spaces and comments that end in this line.
+fn without_comments(text: &str) -> &str {
+    let text = text.trim_start();
+    let comment = text.strip_prefix("/*").and_then(|comment| comment.split_once("*/"));
+    comment.map_or(text, |(_, text)| without_comments(text))
+}
+
+/// Returns those of `headers` that `program` includes, directly or through others, as [`includes`] finds them.
 pub(super) fn included<'a>(program: &'a Source, headers: &'a [Source]) -> Vec<&'a Source> {
-    let includes = |source: &Source, header: &Source| {
-        let lines =
-            source.text.lines().filter_map(|line| line.trim_start().strip_prefix("#include"));
-        lines.map(|rest| rest.trim().trim_matches('"')).any(|name| name == header.name)
-    };
     let mut found = vec![program];
     let mut next = 0;
     while let Some(source) = found.get(next).copied() {
         next += 1;
         for header in headers {
-            if includes(source, header) && !found.contains(&header) {
+            if !found.contains(&header)
+                && includes(&source.text).any(|(_, name)| name == header.name)
+            {
                 found.push(header);
             }
         }
@@ -174,7 +208,7 @@ pub(super) fn compile_cached(
         hash.update(text.as_bytes());
     };
     add(&format!("NVRTC {major}.{minor}"));
-    options(architecture, defines).iter().for_each(|option| add(option));
+    options(architecture, defines, major).iter().for_each(|option| add(option));
     for source in std::iter::once(program).chain(headers) {
         add(&source.name);
         add(&source.text);
@@ -260,6 +294,38 @@ mod tests {
             included(program, &headers).into_iter().map(|header| &*header.name).collect()
         };
         assert_eq!(names(&program), ["packed.cuh", "types.cuh"]);
+        for line in [
+            "#include \"types.cuh\"  // integers",
+            "#include <types.cuh>",
+            " # include\t\"types.cuh\"/* integers */",
+            "/* integers */ #/**/include/**/\"types.cuh\"",
+            "/*\n*/ %:include_next <types.cuh>",
+        ] {
+            assert_eq!(names(&Source::embedded("pfb.cu", line)), ["types.cuh"], "{line}");
+        }
         assert!(names(&Source::embedded("copy.cu", "// no #include")).is_empty());
+    }
+
+    #[test]
+    fn includes_without_a_name_are_found_with_their_lines() {
+        let found = |text| includes(text).collect::<Vec<_>>();
+        assert_eq!(found("int a;\n#include \"/etc/hosts\""), [(2, "/etc/hosts")]);
+        for text in [
+            "#include NAME",
+            "#inc\\\nlude \"a.h\"",
+            "# \\\ninclude <a.h>",
+            "#/*\n*/include \"a.h\"",
+        ] {
+            assert_eq!(found(text), [(1, "")], "{text}");
+        }
+        for text in [
+            "#define A \\\n 1",
+            "a % include",
+            "#if 1\n#endif",
+            "\"#include <a.h>\"",
+            "// #include <a.h>",
+        ] {
+            assert_eq!(found(text), [], "{text}");
+        }
     }
 }

@@ -45,7 +45,7 @@ pub mod transfer;
 mod tuning;
 
 pub use calls::{Calls, calls};
-pub use compile::{compile, compiler_version, precompile};
+pub use compile::{compile, compiler_version, includes, precompile};
 pub use cudarc::{cufft, driver};
 pub use device::{CONTEXT_BYTES, Device, context_bytes};
 pub use error::CudaError;
