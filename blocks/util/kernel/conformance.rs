@@ -22,6 +22,15 @@ pub const FLAGGER: Files = files!("threshold_flagger");
 pub const TRANSPOSE: Files = files!("transpose_scale");
 pub const SUM: Files = files!("shift_and_sum");
 
+/// A kernel whose flags have the shape of those of its input.
+const HEAPS: Files = (
+    "heaps",
+    "/* fxgraph\noutput: {axes: [{heap: 2}, channel], validity: {units: [heap]}}\nlaunch: {grid: [2], block: [128]}\n*/\n\
+     __global__ void heaps(Fx fx) {\n    const u32 heap = blockIdx.x, channel = threadIdx.x;\n    \
+     if (channel < FX_OUTPUT_channel) fx.output[heap * FX_OUTPUT_channel + channel] = fx.output_validity[heap];\n}\n",
+    "def heaps(frame, out, fx):\n    out.data[...] = out.validity[:, None]\n",
+);
+
 /// Spectra of 64 channels, in 2 heaps of which some are missing.
 const SPECTRA: &str = "\
 source:
@@ -52,6 +61,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
             .change(4000, json!({"values": {"gain": -2.5}})),
         case(FLAGGER, json!({"threshold": 3.5, "hold": 2}), Tolerance::EXACT),
         case(TRANSPOSE, json!({"scale": 0.7}), Tolerance::EXACT),
+        case(HEAPS, json!({}), Tolerance::EXACT),
         case(SUM, json!({"step": 3}), Tolerance::floating(1e-6)),
     ]
 }

@@ -102,12 +102,16 @@ impl Cuda {
 
     /// Device memory without frames, in bytes.
     pub fn device_bytes(block: &Configured<Kernel>) -> usize {
+        block.shape.buffer_bytes() + Self::pinned_bytes(block)
+    }
+
+    /// Size of the tables of validity and counters, which the device and the host have, in bytes.
+    pub fn pinned_bytes(block: &Configured<Kernel>) -> usize {
         let layout: &Layout = &block.shape;
         let units = |is_used: bool, units: usize| {
             if is_used { Table::<u32>::device_bytes(units) } else { 0 }
         };
-        layout.buffer_bytes()
-            + units(layout.reads_validity(), block.ports.inputs[0].validity.units())
+        units(layout.reads_validity(), block.ports.inputs[0].validity.units())
             + units(layout.writes_validity(), block.ports.outputs[0].validity.units())
             + Table::<u64>::device_bytes(layout.declaration().counters.len())
     }

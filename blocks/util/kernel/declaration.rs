@@ -1,6 +1,7 @@
 //! The declaration of a kernel: YAML in the comment at the top of its file.
 
 use super::numbers::NumberType;
+use crate::util::python::COUNTERS;
 use fxgraph::diagnostic::Span;
 use fxgraph::flowgraph::read_tree;
 use fxgraph::tree::{Node, Reader};
@@ -18,7 +19,7 @@ const MAX_MEMBERS: usize = 64;
 /// Longest name.
 const MAX_NAME_BYTES: usize = 64;
 /// Names that `Fx`, or the object of the reference, has itself.
-const TAKEN: [&str; 15] = [
+const TAKEN: [&str; 18] = [
     "input",
     "output",
     "input_validity",
@@ -34,7 +35,20 @@ const TAKEN: [&str; 15] = [
     "counters",
     "input_elements",
     "output_elements",
+    "input_units",
+    "output_units",
+    "samples_per_frame",
 ];
+/// Words of C++ and Python, and names of the text before the kernel, that cannot be names.
+const WORDS: &str = "\
+alignas alignof and and_eq as asm assert async auto await bitand bitor bool break case catch char char16_t char32_t char8_t \
+class co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype def default \
+del delete do double dynamic_cast elif else enum except explicit export extern False false finally float for friend from \
+global goto if import in inline int is lambda long main mutable namespace new None noexcept nonlocal not not_eq nullptr \
+operator or or_eq pass private protected public raise register reinterpret_cast requires return short signed sizeof static \
+static_assert static_cast struct switch template this thread_local throw True true try typedef typeid typename union unsigned \
+using virtual void volatile wchar_t while with xor xor_eq yield \
+Fx FxInput FxOutput u8 u16 u32 u64 i8 i16 i32 i64 char2 short2 int2 float2 double2";
 
 /// Error in a kernel file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,10 +242,17 @@ impl Declared {
             for name in names {
                 let path = format!("{list}.{name}");
                 if !is_name(name) {
-                    let message = format!("`{name}` must be a name of letters, digits and `_`");
+                    let message = format!(
+                        "`{name}` must be a name of letters, digits and `_` that begins with a letter, and no word of C++ or \
+                         Python"
+                    );
                     return Err(self.problem(list, message));
                 }
-                if !seen.insert(name) || crate::common::axes::known(name).is_some() {
+                if list == "counters" && COUNTERS.contains(&name.as_str()) {
+                    let message = format!("the process of the reference counts `{name}` itself");
+                    return Err(self.problem(&path, message).help("choose another name"));
+                }
+                if !seen.insert(name) || is_size(name) {
                     return Err(self.problem(&path, format!("the name `{name}` is in use")));
                 }
             }
@@ -253,7 +274,7 @@ impl Declared {
                 && !base(name).is_some_and(|base| is_name(&base))
             {
                 let rule = if path == "kernel" {
-                    "a name"
+                    "a name that begins with a letter, and no word of C++ or Python"
                 } else {
                     "a file beside this one, such as `gain.py`"
                 };
@@ -271,16 +292,18 @@ impl Declared {
     }
 }
 
-/// Whether `name` is a name in C++ and in Python.
+/// Whether `name` is a name in C++ and in Python. Those that begin with `_` are for compilers and for fxgraph.
 pub fn is_name(name: &str) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     name.len() <= MAX_NAME_BYTES
-        && !name.starts_with("__")
-        && name
-            .bytes()
-            .enumerate()
-            .all(|(n, byte)| is_letter(byte) || n > 0 && byte.is_ascii_digit())
-        && !name.is_empty()
+        && name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && !WORDS.split_ascii_whitespace().any(|word| word == name)
+}
+
+/// Whether expressions have `name` for the length of an axis.
+fn is_size(name: &str) -> bool {
+    let axis = name.strip_prefix("input_").or(name.strip_prefix("output_")).unwrap_or(name);
+    crate::common::axes::known(axis).is_some()
 }
 
 /// Line of the start of `span` in `text`, from 1.
@@ -295,7 +318,7 @@ fn comment(file: &str) -> Result<String, Problem> {
         Problem { line: Some(1), ..Problem::of_file("the file must begin with its declaration") }
             .help("begin it with a comment: `/* fxgraph`, then lines such as `launch: {grid: [1], block: [256]}`, then `*/`")
     };
-    let mut rest = file.trim_start_matches('\u{feff}').trim_start();
+    let mut rest = file.trim_start();
     while rest.starts_with("//") {
         rest = rest.split_once('\n').ok_or_else(none)?.1.trim_start();
     }

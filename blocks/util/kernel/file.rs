@@ -2,9 +2,11 @@
 
 use super::Kernel;
 use super::declaration::{Declared, Problem};
-use crate::util::python::text_of;
+use crate::util::python::{BYTE_ORDER_MARK, text_of};
+use fxgraph::cuda::includes;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Rejection};
+use fxgraph_kernels::HEADERS;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,7 +49,10 @@ impl KernelFile {
                 })?;
                 (file.to_string(), "file", text)
             }
-            (None, Some(code)) => (INLINE.to_owned(), "code", code.to_string()),
+            (None, Some(code)) => {
+                let text = code.strip_prefix(BYTE_ORDER_MARK).unwrap_or(code);
+                (INLINE.to_owned(), "code", text.to_owned())
+            }
             (Some(_), Some(_)) => {
                 let message = "`file` and `code` must not be given together";
                 return Err(vec![Rejection::parameter("code", message).help("remove one of them")]);
@@ -61,6 +66,7 @@ impl KernelFile {
         };
         let rejected = |problem| vec![rejection(parameter, &name, &text, problem)];
         let declared = Declared::read(&text).map_err(rejected)?;
+        reject_includes(&text).map_err(rejected)?;
         let stem = Path::new(&name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         let stem = if file.is_some() { stem } else { "kernel" };
         let kernel = declared.declaration.kernel.clone().unwrap_or_else(|| stem.to_owned());
@@ -106,6 +112,19 @@ impl KernelFile {
     pub fn rejection(&self, problem: Problem) -> Rejection {
         rejection(self.parameter, &self.name, &self.text, problem)
     }
+}
+
+/// The error of the first `#include` that is not a header of fxgraph.
+fn reject_includes(text: &str) -> Result<(), Problem> {
+    let is_other = |name: &str| HEADERS.iter().all(|header| header.name != name);
+    let Some((line, name)) = includes(text).find(|(_, name)| is_other(name)) else { return Ok(()) };
+    let message = if name.is_empty() {
+        "`#include` must have the name of a header in its line".to_owned()
+    } else {
+        format!("`#include` must name a header of fxgraph, got `{name}`")
+    };
+    let problem = Problem { line: Some(line), ..Problem::of_file(message) };
+    Err(problem.help("remove the line, also from a comment, or name a header such as `packed.cuh`"))
 }
 
 fn rejection(parameter: &'static str, name: &str, text: &str, problem: Problem) -> Rejection {

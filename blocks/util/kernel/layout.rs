@@ -1,8 +1,11 @@
 //! Ports, sizes and launch of a kernel: its declaration with the numbers of one block.
 
 use super::Kernel;
-use super::declaration::{Buffer, Declaration, Expression, OutputAxis, Problem, Validity};
+use super::declaration::{
+    Buffer, Declaration, Declared, Expression, OutputAxis, Problem, Validity,
+};
 use super::file::KernelFile;
+use super::numbers::integer_literal;
 use super::prelude;
 use crate::common::axes::{MAX_FRAME_BYTES, NAMES, known};
 use crate::util::python::{Program, to_json};
@@ -24,6 +27,8 @@ const MOST_SHARED_BYTES: usize = 227 << 10;
 const MAX_EXPRESSION_BYTES: usize = 1000;
 /// Largest number of axes of a port.
 const MAX_AXES: usize = 16;
+/// Most bytes of the counts of units: the host writes and reads them for each frame.
+const MAX_VALIDITY_BYTES: usize = 64 << 20;
 /// Largest buffer in bytes. The plan compares all memory with that of the device.
 const MAX_BUFFER_BYTES: usize = 1 << 40;
 
@@ -142,7 +147,11 @@ fn program(
         "output": to_json(output),
         "buffers": buffers,
         "counters": declaration.counters.keys().collect::<Vec<_>>(),
-        "whole": declaration.output.validity == Validity::Whole,
+        "validity": match &declaration.output.validity {
+            Validity::Same => "same",
+            Validity::Whole => "whole",
+            Validity::Units(_) => "units",
+        },
     });
     Some(Program {
         python: parameters.interpreter.path(),
@@ -335,10 +344,16 @@ impl Names<'_> {
     /// A number.
     fn number(&self, path: &str, expression: &Expression) -> Result<Value, Problem> {
         let value = self.value(path, expression)?;
-        if matches!(value, Value::Int(_) | Value::Float(_) | Value::Bool(_)) {
-            return Ok(value);
-        }
-        let message = format!("`{}` must be a number, got {}", expression.0, value.sort());
+        let message = match &value {
+            Value::Int(number) if integer_literal(*number).is_none() => {
+                format!("`{}` must fit 64 bits, got {number}", expression.0)
+            }
+            Value::Float(number) if !number.is_finite() => {
+                format!("`{}` must be finite, got {number}", expression.0)
+            }
+            Value::Int(_) | Value::Float(_) | Value::Bool(_) => return Ok(value),
+            _ => format!("`{}` must be a number, got {}", expression.0, value.sort()),
+        };
         Err(self.file.declared.problem(path, message))
     }
 
@@ -436,7 +451,10 @@ impl Names<'_> {
                 axes.map(|(n, axis)| self.axis(n, axis, input)).collect::<Result<_, _>>()?
             }
         };
+        let names: Vec<&str> = axes.iter().map(|axis: &Axis| axis.name).collect();
+        reject_repeated(declared, "output.axes", &names)?;
         let units = |names: &[String]| {
+            reject_repeated(declared, "output.validity.units", names)?;
             let units = names.iter().enumerate().map(|(n, name)| {
                 let path = format!("output.validity.units.{n}");
                 let axis = axes.iter().find(|axis: &&Axis| axis.name == name);
@@ -459,6 +477,15 @@ impl Names<'_> {
             let message =
                 format!("a frame must have at most {MAX_FRAME_BYTES} bytes, got {output}");
             return Err(declared.problem("output", message));
+        }
+        let bytes = output.validity.units().saturating_mul(size_of::<u32>());
+        if matches!(rule.validity, Validity::Units(_)) && bytes > MAX_VALIDITY_BYTES {
+            let most = MAX_VALIDITY_BYTES / size_of::<u32>();
+            let message = format!(
+                "the validity must have at most {most} units, got {}",
+                bytes / size_of::<u32>()
+            );
+            return Err(declared.problem("output.validity", message).help("name fewer axes"));
         }
         Ok(output)
     }
@@ -484,6 +511,22 @@ impl Names<'_> {
             self.file.declared.problem(&path, message)
         })?;
         Ok(Axis::new(name, length))
+    }
+}
+
+/// The error of a name that is twice in the list at `path`.
+fn reject_repeated(
+    declared: &Declared,
+    path: &str,
+    names: &[impl AsRef<str>],
+) -> Result<(), Problem> {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.iter().enumerate().find(|(n, name)| names[..*n].contains(name)) {
+        Some((n, name)) => {
+            let message = format!("the axis `{name}` must not be given twice");
+            Err(declared.problem(&format!("{path}.{n}"), message))
+        }
+        None => Ok(()),
     }
 }
 

@@ -123,7 +123,10 @@ impl KindSpec for Kernel {
 
     fn resources(block: &Configured<Self>) -> Resources {
         if block.parameters.is_on_gpu {
-            return Resources::default();
+            return Resources {
+                host_bytes: cuda::Cuda::pinned_bytes(block),
+                ..Resources::default()
+            };
         }
         Resources {
             host_bytes: PROCESS_BYTES + block.shape.buffer_bytes(),

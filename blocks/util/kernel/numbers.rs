@@ -95,24 +95,43 @@ impl NumberType {
         bytes
     }
 
-    /// `value` as a literal of C++.
+    /// `value` as a literal of the type in C++, also for `#if`.
     pub fn literal(self, value: &Value) -> String {
         match self {
-            Self::Bool => u8::from(value.as_bool().unwrap_or_default()).to_string(),
+            Self::Bool => value.as_bool().unwrap_or_default().to_string(),
             Self::F32 => format!("{:?}f", value.as_f64().unwrap_or_default() as f32),
             Self::F64 => format!("{:?}", value.as_f64().unwrap_or_default()),
-            _ => integer_literal(whole(value).unwrap_or_default()),
+            Self::I32 => signed(whole(value).unwrap_or_default(), ""),
+            Self::U32 => format!("{}u", whole(value).unwrap_or_default()),
+            Self::I64 => signed(whole(value).unwrap_or_default(), "ll"),
+            Self::U64 => format!("{}ull", whole(value).unwrap_or_default()),
         }
     }
 }
 
-/// An integer as a literal of C++.
-pub fn integer_literal(number: i128) -> String {
+/// A size as a literal of C++: `u32`, or `u64` if it is larger.
+pub fn size_literal(number: u64) -> String {
+    let suffix = if number <= u32::MAX.into() { "u" } else { "ull" };
+    format!("{number}{suffix}")
+}
+
+/// The integer of an expression as a literal of C++: `i32`, or else the first of `i64` and `u64` that has it; `None` if none has.
+pub fn integer_literal(number: i128) -> Option<String> {
+    if i32::try_from(number).is_ok() {
+        Some(signed(number, ""))
+    } else if i64::try_from(number).is_ok() {
+        Some(signed(number, "ll"))
+    } else {
+        u64::try_from(number).ok().map(|number| format!("{number}ull"))
+    }
+}
+
+/// A signed literal with this suffix.
+fn signed(number: i128, suffix: &str) -> String {
     match number {
-        0..=0xffff_ffff => format!("{number}u"),
-        // The literal of the least number of 64 bits would be a minus before a number that does not fit.
-        ..0 => format!("(-{}ll - 1)", -(number + 1)),
-        _ => format!("{number}ull"),
+        0.. => format!("{number}{suffix}"),
+        // The literal of the least number would be a minus before a number that does not fit.
+        ..0 => format!("(-{}{suffix} - 1)", -(number + 1)),
     }
 }
 
@@ -132,7 +151,8 @@ impl Parameter {
     pub fn value(&self, given: &Value) -> Result<Value, String> {
         let unit = self.unit.as_ref().map(|unit| format!(" {unit}")).unwrap_or_default();
         let value = self.number.convert(given)?;
-        if let (Some([least, greatest]), Some(number)) = (self.range, value.as_f64())
+        // The value as given: rounded to `f32`, a limit may be beyond itself.
+        if let (Some([least, greatest]), Some(number)) = (self.range, given.as_f64())
             // NaN is in no range.
             && !(least..=greatest).contains(&number)
         {

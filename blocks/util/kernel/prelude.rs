@@ -1,7 +1,8 @@
 //! Text before a kernel: constants of the block, and the type of the kernel's argument.
 
+use super::declaration::Validity;
 use super::file::KernelFile;
-use super::numbers::{NumberType, element, integer_literal};
+use super::numbers::{NumberType, element, integer_literal, size_literal};
 use fxgraph::cuda::Source;
 use fxgraph::tree::Value;
 use fxgraph::{Dtype, PortType};
@@ -59,11 +60,11 @@ pub fn source(
     };
     for (side, port) in [("INPUT", input), ("OUTPUT", output)] {
         for axis in &port.axes {
-            define(&format!("{side}_{}", axis.name), integer_literal(axis.len as i128));
+            define(&format!("{side}_{}", axis.name), size_literal(axis.len as u64));
         }
-        define(&format!("{side}_ELEMENTS"), integer_literal(port.elements() as i128));
-        define(&format!("{side}_UNITS"), integer_literal(port.validity.units() as i128));
-        define(&format!("{side}_FULL"), integer_literal(port.validity.full.into()));
+        define(&format!("{side}_ELEMENTS"), size_literal(port.elements() as u64));
+        define(&format!("{side}_UNITS"), size_literal(port.validity.units() as u64));
+        define(&format!("{side}_FULL"), size_literal(port.validity.full.into()));
         define(&format!("{side}_IS_{}", port.dtype), "1".to_owned());
     }
     let declaration = &file.declared.declaration;
@@ -74,16 +75,22 @@ pub fn source(
     }
     for (name, value) in constants {
         let literal = match value {
-            Value::Bool(value) => u8::from(*value).to_string(),
-            Value::Int(number) => integer_literal(*number),
+            Value::Bool(value) => value.to_string(),
+            // The layout has no others.
+            Value::Int(number) => integer_literal(*number).unwrap_or_default(),
             other => format!("{:?}", other.float().unwrap_or_default()),
         };
         define(&format!("CONST_{name}"), literal);
     }
+    // A kernel that may not write the validity does not compile if it does.
+    let written = match declaration.output.validity {
+        Validity::Units(_) => "output_validity",
+        Validity::Same | Validity::Whole => "_unused",
+    };
     let _ = writeln!(
         text,
         "using FxInput = {};\nusing FxOutput = {};\nstruct Fx {{\n  const FxInput *input;\n  FxOutput *output;\n  \
-         const u32 *input_validity;\n  u32 *output_validity;\n  u64 timestamp;\n  u64 sequence;",
+         const u32 *input_validity;\n  u32 *{written};\n  u64 timestamp;\n  u64 sequence;",
         element(input.dtype),
         element(output.dtype)
     );

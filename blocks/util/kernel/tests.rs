@@ -8,9 +8,10 @@ use super::prelude::members;
 use super::{Kernel, Live};
 use crate::tests::chain::{self, Plain};
 use crate::util::python::tests::has_numpy;
+use fxgraph::edge::Harness;
 use fxgraph::frame::Annotations;
 use fxgraph::{
-    At, Axis, Clock, Configured, Dtype, KindSpec, LiveKind, PortType, Rejection, ValidityType,
+    At, Axis, Clock, Configured, Dtype, Env, KindSpec, LiveKind, PortType, Rejection, ValidityType,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -68,7 +69,7 @@ fn sizes_follow_from_axes_and_parameters() {
         "#define FX_OUTPUT_channel 4u",
         "#define FX_OUTPUT_ELEMENTS 64u",
         "#define FX_PARAM_taps 4u",
-        "#define FX_CONST_tile 8u",
+        "#define FX_CONST_tile 8\n",
         "#define FX_CONST_part 0.5",
         "using FxOutput = float2;",
         "  double *sums;",
@@ -163,6 +164,28 @@ fn errors_of_a_declaration_name_the_line() {
             "<code>:4: an axis must have one of the names",
         ),
         (
+            format!("kernel: k\noutput: {{axes: [channel, spectrum, {{channel: 2}}]}}\n{LAUNCH}"),
+            "<code>:4: the axis `channel` must not be given twice",
+        ),
+        (
+            format!("kernel: k\noutput: {{validity: {{units: [channel, channel]}}}}\n{LAUNCH}"),
+            "<code>:4: the axis `channel` must not be given twice",
+        ),
+        (
+            format!(
+                "kernel: k\noutput: {{dtype: u8, axes: [{{sample: 2 ** 24 + 1}}], validity: {{units: [sample]}}}}\n{LAUNCH}"
+            ),
+            "<code>:4: the validity must have at most 16777216 units, got 16777217",
+        ),
+        (
+            format!("kernel: k\ncounters: {{frames_computed: x}}\n{LAUNCH}"),
+            "<code>:4: the process of the reference counts `frames_computed` itself",
+        ),
+        (
+            format!("kernel: k\nconstants: {{a: 2 ** 62 * 4.0 ** 600}}\n{LAUNCH}"),
+            "<code>:4: `2 ** 62 * 4.0 ** 600`",
+        ),
+        (
             format!("kernel: k\noutput: {{dtype: f17}}\n{LAUNCH}"),
             "<code>:4: `f17` is not a data type",
         ),
@@ -192,6 +215,95 @@ fn errors_of_a_declaration_name_the_line() {
         "{}",
         problem(live)
     );
+}
+
+#[test]
+fn names_that_the_languages_or_expressions_have_are_rejected() {
+    for name in ["_a", "class", "lambda", "None", "u32", "a-b"] {
+        let said = problem(&format!("kernel: k\ncounters: {{{name}: x}}\n{LAUNCH}"));
+        assert!(said.contains(&format!("`{name}` must be a name")), "{said}");
+        let said = problem(&format!("kernel: {name}\n{LAUNCH}"));
+        assert!(said.starts_with("<code>:3: `kernel` must be a name"), "{said}");
+    }
+    for name in ["samples_per_frame", "output_units", "input_channel", "output_sample"] {
+        let said = problem(&format!(
+            "kernel: k\nparameters: {{{name}: {{type: i32, default: 1}}}}\n{LAUNCH}"
+        ));
+        assert!(said.contains(&format!("the name `{name}` is in use")), "{said}");
+    }
+}
+
+#[test]
+fn numbers_have_the_declared_type_in_the_kernel() {
+    let kernel = declared(&format!(
+        "kernel: k\nparameters:\n  a: {{type: i32, default: 4}}\n  b: {{type: i32, default: -2147483648}}\n  \
+         c: {{type: u32, default: 4}}\n  d: {{type: i64, default: 4}}\n  e: {{type: u64, default: 4}}\n  \
+         f: {{type: bool, default: true}}\n  g: {{type: i64, default: -9223372036854775808}}\n\
+         constants: {{h: 2 - 4, i: 2 ** 40, j: spectrum}}\n{LAUNCH}"
+    ));
+    let text = layout(&kernel).unwrap().0.source.text;
+    for define in [
+        "PARAM_a 4",
+        "PARAM_b (-2147483647 - 1)",
+        "PARAM_c 4u",
+        "PARAM_d 4ll",
+        "PARAM_e 4ull",
+        "PARAM_f true",
+        "PARAM_g (-9223372036854775807ll - 1)",
+        "CONST_h (-1 - 1)",
+        "CONST_i 1099511627776ll",
+        "CONST_j 4",
+        "INPUT_spectrum 4u",
+    ] {
+        assert!(text.contains(&format!("#define FX_{define}\n")), "{define}: {text}");
+    }
+}
+
+#[test]
+fn range_is_that_of_the_value_as_given() {
+    let parameters = "parameters:\n  a: {type: f32, default: 0.1, range: [0.1, 0.3]}";
+    let with = |a: f64| {
+        let text = format!("/* fxgraph\nkernel: k\n{parameters}\n{LAUNCH}\n*/");
+        let kernel: Kernel = chain::kind(json!({"code": text, "values": {"a": a}}));
+        layout(&kernel).map(|(layout, _)| layout.values["a"].clone())
+    };
+    // In single precision, 0.3 is greater.
+    assert_eq!(with(0.3).unwrap(), json!(f64::from(0.3_f32)));
+    assert!(with(0.300_000_001).is_err() && with(0.099_999_999_9).is_err());
+}
+
+#[test]
+fn validity_is_a_member_of_kernels_that_may_write_it() {
+    for (rule, is_member) in [("same", false), ("whole", false), ("{units: []}", true)] {
+        let kernel = declared(&format!("kernel: k\noutput: {{validity: {rule}}}\n{LAUNCH}"));
+        let text = layout(&kernel).unwrap().0.source.text;
+        assert_eq!(text.contains("output_validity"), is_member, "{text}");
+    }
+}
+
+#[test]
+fn only_headers_of_fxgraph_are_included() {
+    let include = |line: &str| {
+        let code = format!("\u{feff}/* fxgraph\nkernel: k\n{LAUNCH}\n*/\n{line}\n");
+        layout(&chain::kind(json!({"code": code})))
+            .map(|(layout, _)| layout.source.text.to_string())
+    };
+    for line in
+        ["#include \"transpose.cuh\"  // tiles", "# include <transpose.cuh>", "// #include \"a.h\""]
+    {
+        let text = include(line).unwrap();
+        assert!(!text.contains('\u{feff}'), "NVRTC takes no byte-order mark");
+    }
+    for (line, message) in [
+        (
+            "#include \"/etc/hosts\"",
+            "<code>:5: `#include` must name a header of fxgraph, got `/etc/hosts`",
+        ),
+        ("#include <a.h>", "<code>:5: `#include` must name a header of fxgraph, got `a.h`"),
+        ("#include \\\n\"a.h\"", "<code>:5: `#include` must have the name of a header in its line"),
+    ] {
+        assert_eq!(include(line).unwrap_err()[0].message, message);
+    }
 }
 
 #[test]
@@ -319,6 +431,65 @@ fn reference_computes_the_frames_and_passes_validity_on() {
     let out = chain::drive(&example(TRANSPOSE, json!({"scale": 2})), &[port()], vec![frames(1)]);
     let values = out.frames[0].values::<f32>();
     assert_eq!(values[..5], [0.0, 16.0, 32.0, 48.0, 2.0]);
+}
+
+/// Block with this declaration, and this body of the reference.
+fn with_reference(declaration: &str, body: &str) -> Kernel {
+    let code = format!("/* fxgraph\nkernel: k\n{declaration}\n{LAUNCH}\n*/\n");
+    chain::kind(
+        json!({"code": code, "reference_code": format!("def k(frame, out, fx):\n{body}\n")}),
+    )
+}
+
+#[test]
+fn flags_of_units_begin_as_the_whole_input_also_with_its_shape() {
+    if !has_numpy() {
+        return;
+    }
+    let kernel = with_reference(
+        "output: {axes: [{heap: 2}, channel], validity: {units: [heap]}}",
+        "    out.data[...] = out.validity[:, None]\n    out.validity[0] = 0",
+    );
+    let out = chain::drive(&kernel, &[port()], vec![frames(4)]);
+    for (n, frame) in out.frames.iter().enumerate() {
+        let is_complete = u8::from(n != 2);
+        assert_eq!(frame.values::<f32>(), [f32::from(is_complete); 16], "frame {n}");
+        assert_eq!(frame.validity, [0, is_complete.into()], "frame {n}");
+    }
+}
+
+#[test]
+fn reference_writes_the_validity_only_with_units() {
+    if !has_numpy() {
+        return;
+    }
+    let body = "    try:\n        out.validity[...] = 0\n    except ValueError:\n        out.data[...] = 7";
+    for rule in ["same", "whole"] {
+        let kernel = with_reference(&format!("output: {{validity: {rule}}}"), body);
+        let out = chain::drive(&kernel, &[port()], vec![frames(2)]);
+        for frame in &out.frames {
+            assert_eq!((frame.values::<f32>()[0], frame.validity[0]), (7.0, 1), "{rule}");
+        }
+        assert_eq!(out.frames.len(), 2);
+    }
+}
+
+#[test]
+fn negative_sum_of_a_counter_is_an_error() {
+    if !has_numpy() {
+        return;
+    }
+    let kernel = with_reference("counters: {flagged: x}", "    fx.flagged -= 3");
+    let env = Env::detached("block");
+    let configured = Configured::new(kernel.clone(), &[port()]).unwrap();
+    let block = kernel.build(&[port()], &env).unwrap();
+    let mut harness = Harness::new(block, &configured.ports, 2).unwrap();
+    Harness::block_on(harness.start()).unwrap();
+    assert!(harness.send(0, |frame| frames(1)[0].copy_to(frame)));
+    harness.end(0);
+    let error = Harness::block_on(harness.run()).err().unwrap();
+    let said = fxgraph::error::with_causes(&error);
+    assert!(said.contains("the sum of the counter `flagged` must be an integer"), "{said}");
 }
 
 #[test]

@@ -25,6 +25,15 @@ use std::time::Duration;
 const NEW_INPUT: u16 = 1;
 const NEW_OUTPUT: u16 = 2;
 
+/// Names of the counters that every block with a process has.
+pub const COUNTERS: [&str; 5] = [
+    "frames_computed",
+    "frames_dropped",
+    "frames_dropped_at_faults",
+    "frames_copied",
+    "process_starts",
+];
+
 /// A frame that is with the process.
 struct Job {
     number: u64,
@@ -102,6 +111,7 @@ pub struct Cpu {
 impl Cpu {
     pub fn new(task: Task, env: &Env) -> Self {
         let counters = &env.counters;
+        let [computed, dropped, at_faults, copied, starts] = COUNTERS;
         let Hello { python, numpy, .. } = &*task.hello;
         let Program { name, class, .. } = &task.program;
         env.summary.set(format!("`{class}` of {name}, Python {python}, NumPy {numpy}\n"));
@@ -123,19 +133,19 @@ impl Cpu {
             added: task.counters,
             is_finishing: false,
             has_failed: false,
-            computed: counters.count("frames_computed", "frames that the block in Python has computed"),
+            computed: counters.count(computed, "frames that the block in Python has computed"),
             dropped: counters
-                .count("frames_dropped", "frames for which the block in Python handed on no frame, as its author wants"),
+                .count(dropped, "frames for which the block in Python handed on no frame, as its author wants"),
             at_faults: counters.loss(
-                "frames_dropped_at_faults",
+                at_faults,
                 "frames that were with the process of the block when it failed; see the fault for the cause",
             ),
             copied: counters.count(
-                "frames_copied",
+                copied,
                 "frames that were copied because their memory is not shared, for example after a swap; restart the \
                  flowgraph to share it",
             ),
-            starts: counters.count("process_starts", "processes that were started for the block"),
+            starts: counters.count(starts, "processes that were started for the block"),
         }
     }
 

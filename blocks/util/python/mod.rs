@@ -17,11 +17,11 @@ mod program;
 mod running;
 
 pub(crate) use ask::hello;
-pub(crate) use cpu::{Cpu, Task};
+pub(crate) use cpu::{COUNTERS, Cpu, Task};
 pub(crate) use live::Scheduled;
 pub(crate) use memory::JOBS;
 pub(crate) use port::to_json;
-pub(crate) use program::{Program, has_numpy, text_of};
+pub(crate) use program::{BYTE_ORDER_MARK, Program, has_numpy, text_of};
 
 use ask::Hello;
 use fxgraph::access::{ExecutedPath, ExecutedText};

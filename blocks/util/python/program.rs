@@ -29,8 +29,8 @@ pub struct Program {
     /// Limit of the private memory of the process, in bytes; 0 for none.
     pub memory_limit_bytes: u64,
     /// Declaration of a function that the text has instead of a class: `parameters`, pairs of name and type; `live`, names;
-    /// `output`, a port; `buffers`, names with dtype and length; `counters`, names; `whole`, whether an output is zeroed if
-    /// a part of the input is missing.
+    /// `output`, a port; `buffers`, names with dtype and length; `counters`, names; `validity`, the rule
+    /// `same`, `whole` or `units`.
     pub function: Option<Value>,
 }
 
@@ -82,7 +82,10 @@ impl Program {
     }
 }
 
-/// Returns the text of `file`, which has at most 1 MiB.
+/// Byte-order mark, which some editors write at the start of a text.
+pub const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// Returns the text of `file`, which has at most 1 MiB, without a byte-order mark.
 pub fn text_of(file: &ExecutedPath) -> Result<String, String> {
     let said = |error: std::io::Error| error.to_string();
     // Not a pipe, which could make the reader wait.
@@ -91,6 +94,9 @@ pub fn text_of(file: &ExecutedPath) -> Result<String, String> {
     file.take(FILE_LIMIT_BYTES + 1).read_to_string(&mut text).map_err(said)?;
     if text.len() as u64 > FILE_LIMIT_BYTES {
         return Err(format!("it must have at most {FILE_LIMIT_BYTES} bytes"));
+    }
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.remove(0);
     }
     Ok(text)
 }

@@ -179,13 +179,14 @@ class Source:
             result = function(frame, out, self)
             if result is not None:
                 raise Refused(f"`{name}` must return None, got {type(result).__name__}: fill `out.data` in place")
-            if declared["whole"] and not (frame.validity == frame.port.full).all():
+            if declared["validity"] == "whole" and not (frame.validity == frame.port.full).all():
                 out.data[...] = 0
 
         def field(key, hint):
             return key, typing.Annotated[types[hint], live] if key in declared["live"] else types[hint]
 
-        body = {"ports": lambda self, inputs: output, "start": start, "work": work, "counters": declared["counters"]}
+        body = {"ports": lambda self, inputs: output, "start": start, "work": work, "counters": declared["counters"],
+                "_validity_rule": declared["validity"]}
         return make_dataclass(name, [field(*pair) for pair in declared["parameters"]], bases=(Block,), namespace=body)
 
     def load(self, class_name):
@@ -304,11 +305,14 @@ class Server:
         self.takes_out = len(inspect.signature(block.work).parameters) == 2
         if output is None and self.takes_out:
             raise Refused("`work` must be `work(self, frame)`, because `ports` returns None: there is no output")
+        rule = getattr(block, "_validity_rule", None)  # that of a declaration; None for a class
+        self.copies_validity, self.lends_validity = rule in (None, "same"), rule in (None, "units")
         self.read, self.written = {}, {}
         self.last = (0, 0)  # timestamps of the last input and output
 
     def memory(self, message, fd):
-        """Maps the validity of each job: that of the input, then that of the output."""
+        """Maps the validity of each job: that of the input, that of the output, the counters, and the validity of the
+        output as the block gets it."""
         base = self.base = mapped(fd, True)
         self.validity, stride = [], message["stride"]
         for job in range(message["jobs"]):
@@ -322,6 +326,8 @@ class Server:
             pair.append(base[start:start + 8 * message["counters"]].view("<u8"))
             pair[0] = pair[0].view()
             pair[0].flags.writeable = False
+            pair.append(pair[1] if self.lends_validity else pair[1].view())
+            pair[3].flags.writeable = self.lends_validity
             self.validity.append(pair)
 
     def frame(self, table, slot, is_new, port, writable):
@@ -361,8 +367,9 @@ class Server:
         if self.output is not None:
             out, out_data = self.frame(self.written, output_slot, flags & NEW_OUTPUT, self.output, True)
             out.timestamp, out.sequence, out.config_id = timestamp, sequence, config_id
-            out._data, out._validity = out_data, counts[1]
-            if counts[0].shape == counts[1].shape and self.input.full == self.output.full:
+            out._data, out._validity = out_data, counts[3]
+            is_alike = counts[0].shape == counts[1].shape and self.input.full == self.output.full
+            if self.copies_validity and is_alike:
                 counts[1][...] = counts[0]
             else:
                 # A frame with missing parts and other units: valid if all of it is complete.
@@ -370,7 +377,7 @@ class Server:
         held = self.references(frame, out, counts)
         dropped = not self.filled(frame, out)
         for n, name in enumerate(getattr(self.block, "counters", ()) if counts[2].size else ()):
-            counts[2][n] = operator.index(getattr(self.block, name))
+            counts[2][n] = self.added(name)
         if self.references(frame, out, counts) != held:
             gc.collect()
             if self.references(frame, out, counts) != held:
@@ -379,6 +386,13 @@ class Server:
         if out is None or dropped:
             return dropped, timestamp
         return dropped, self.timestamp_of(out, timestamp)
+
+    def added(self, name):
+        """The number that the block has added to its counter `name`."""
+        added = getattr(self.block, name)
+        if isinstance(added, (bool, float)) or not hasattr(added, "__index__") or not 0 <= added < 1 << 64:
+            raise Refused(f"the sum of the counter `{name}` must be an integer that is not negative, got {added!r:.60}")
+        return operator.index(added)
 
     def timestamp_of(self, out, of_input):
         """The timestamp of the output, which must not go back unless that of the input does."""
@@ -402,7 +416,7 @@ class Server:
         """Numbers that grow if someone keeps a frame, its arrays or a view of them."""
         found = [*map(sys.getrefcount, (self.base, frame, frame._base, frame.data, counts[0]))]
         if out is not None:
-            found += map(sys.getrefcount, (out, out._base, out.data, counts[1]))
+            found += map(sys.getrefcount, (out, out._base, out.data, counts[3]))
         return found
 
     def update(self, values):
