@@ -497,9 +497,13 @@ fn missing_datagrams_are_as_long_as_the_last_one_in_order() {
     let header = serde_json::from_str(NUMBERED).unwrap();
     let (mut running, sender) = datagrams(&header, &json!({"frames": 1}));
     let sent = samples(1);
-    // 16 samples in each; number 2 is missing, and the last one is short.
+    // 16 samples in each; number 2 is missing, and those after it are short.
     for (number, part) in [(0, 0..32), (1, 32..64), (3, 96..112), (4, 112..128)] {
         sender.send(&numbered(number, &sent[part])).unwrap();
+    }
+    // The frame is closed by those of frames later than the window.
+    for number in 5..12 {
+        sender.send(&numbered(number, &sent)).unwrap();
     }
     running.run();
     let mut expected = sent;
