@@ -55,29 +55,32 @@ impl Ephemeris {
     pub fn is_plausible(&self) -> bool {
         let numbers = [
             self.mean_anomaly,
-            self.mean_motion_difference,
             self.perigee,
             self.node,
-            self.node_rate,
             self.inclination,
-            self.inclination_rate,
-            self.cuc,
-            self.cus,
-            self.crc,
-            self.crs,
-            self.cic,
-            self.cis,
-            self.af0,
-            self.af1,
-            self.af2,
+            self.semi_major_axis_rate,
+            self.mean_motion_rate,
             self.toc_seconds,
             self.toe_seconds,
         ];
         (2000.0..10_000.0).contains(&self.sqrt_a)
             && (0.0..=MAX_ECCENTRICITY).contains(&self.eccentricity)
             && numbers.iter().all(|number| number.is_finite())
+            && self.has_small_corrections()
             && self.toe().is_some()
             && self.toc().is_some()
+    }
+
+    /// Whether harmonics, clock and rates have the size of those of a satellite.
+    fn has_small_corrections(&self) -> bool {
+        let angles = [self.cuc, self.cus, self.cic, self.cis].map(|angle| (angle, 1e-4));
+        let metres = [self.crc, self.crs].map(|length| (length, 2000.0));
+        let rates = [self.mean_motion_difference, self.inclination_rate, self.node_rate];
+        let rates = rates.map(|rate| (rate, 3e-8));
+        // Clocks of GPS are kept within 1 ms, those of Galileo drift to 10 ms.
+        let clock = [(self.af0, 0.05), (self.af1, 2e-8), (self.af2, 1e-13)];
+        let all = angles.iter().chain(&metres).chain(&rates).chain(&clock);
+        all.into_iter().all(|(value, limit)| value.abs() <= *limit)
     }
 
     fn kepler(&self, since_toe: f64) -> Kepler {

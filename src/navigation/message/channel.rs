@@ -411,4 +411,5 @@ fn is_plausible(ephemeris: &Ephemeris) -> bool {
         && (0.0..2.0).contains(&ephemeris.inclination)
         && seconds.contains(&ephemeris.toe_seconds)
         && seconds.contains(&ephemeris.toc_seconds)
+        && ephemeris.is_plausible()
 }
