@@ -337,8 +337,9 @@ impl Epoch<'_> {
         Err(SolveError::Divergence)
     }
 
-    /// Solves with all satellites, masks those that are low, and solves again.
+    /// Solves with all satellites that are not excluded, masks those that are low, and solves again.
     fn solve(&mut self) -> Result<Matrix, SolveError> {
+        self.observed.iter_mut().for_each(|o| o.is_masked = false);
         let first = self.iterate()?;
         let mask = self.options.elevation_mask;
         let mut changed = false;
@@ -350,13 +351,12 @@ impl Epoch<'_> {
         if changed { self.iterate() } else { Ok(first) }
     }
 
-    /// Weighted sum of squares of the residuals, and the number of redundant satellites.
+    /// Weighted sum of squares of the residuals, and the number of redundant satellites. A time that is hardly known
+    /// takes away the residual of one satellite.
     fn residuals(&self) -> (f64, usize) {
         let used = self.observed.iter().filter(|o| o.is_used());
-        let unknowns = self.unknowns();
-        let needed = unknowns.count - usize::from(unknowns.time.is_some());
         let sum = used.map(|o| o.residual.powi(2) / o.variance()).sum();
-        (sum, self.used().saturating_sub(needed))
+        (sum, self.used().saturating_sub(self.unknowns().count))
     }
 
     fn passes(&self) -> bool {
@@ -364,45 +364,45 @@ impl Epoch<'_> {
         sum <= chi_square_limit(redundant, self.options.false_alarm)
     }
 
-    /// Checks the residuals, and excludes the satellite without which they pass.
-    fn check(&mut self, covariance: &mut Matrix) -> Raim {
-        let (_, redundant) = self.residuals();
-        if redundant == 0 {
-            return Raim::Unavailable;
+    fn check(&mut self) -> Raim {
+        match self.residuals() {
+            (_, 0) => Raim::Unavailable,
+            _ if self.passes() => Raim::Passed,
+            _ => Raim::Failed,
         }
-        if self.passes() {
-            return Raim::Passed;
-        }
-        if redundant < 2 {
-            return Raim::Failed;
-        }
+    }
+
+    /// Solves, checks the residuals, and excludes the satellite without which they pass.
+    fn solve_checked(&mut self) -> Result<(Matrix, Raim), SolveError> {
         let start = (self.position, self.clock, self.galileo, self.time);
+        let all = self.solve();
+        let raim = if all.is_ok() { self.check() } else { Raim::Failed };
+        if raim != Raim::Failed {
+            return all.map(|covariance| (covariance, raim));
+        }
         let mut best: Option<(f64, usize)> = None;
         for n in 0..self.observed.len() {
-            if !self.observed[n].is_used() {
+            if !self.observed[n].is_usable {
                 continue;
             }
+            (self.position, self.clock, self.galileo, self.time) = start;
             self.observed[n].is_excluded = true;
-            if self.iterate().is_ok() && self.passes() {
+            // The masks of a position that a fault shifts are wrong: each set of satellites has its own.
+            if self.solve().is_ok() && self.check() == Raim::Passed {
                 let sum = self.residuals().0;
                 if best.is_none_or(|(least, _)| sum < least) {
                     best = Some((sum, n));
                 }
             }
             self.observed[n].is_excluded = false;
-            (self.position, self.clock, self.galileo, self.time) = start;
         }
-        if let Some((_, n)) = best {
-            self.observed[n].is_excluded = true;
-        }
-        // Residuals of the final set of satellites.
-        match (self.iterate(), best) {
-            (Ok(final_covariance), Some((_, n))) => {
-                *covariance = final_covariance;
-                Raim::Excluded(self.observed[n].satellite)
-            }
-            _ => Raim::Failed,
-        }
+        (self.position, self.clock, self.galileo, self.time) = start;
+        let Some((_, n)) = best else {
+            all?;
+            return Ok((self.solve()?, Raim::Failed));
+        };
+        self.observed[n].is_excluded = true;
+        Ok((self.solve()?, Raim::Excluded(self.observed[n].satellite)))
     }
 
     fn dops(&mut self) -> Dops {
@@ -519,8 +519,7 @@ pub fn solve(
     let position = guess.unwrap_or_default();
     let (clock, galileo, time) = (0.0, 0.0, 0.0);
     let mut epoch = Epoch { options, received, observed, position, clock, galileo, time };
-    let mut covariance = epoch.solve()?;
-    let raim = epoch.check(&mut covariance);
+    let (covariance, raim) = epoch.solve_checked()?;
     let dops = epoch.dops();
     let velocity = epoch.velocity();
     let clock_seconds = epoch.clock / SPEED_OF_LIGHT;
@@ -530,7 +529,10 @@ pub fn solve(
         time: received.plus_seconds(shift).ok_or(SolveError::Divergence)?,
         position: epoch.position,
         clock_seconds,
-        galileo_offset_seconds: epoch.galileo / SPEED_OF_LIGHT,
+        galileo_offset_seconds: match epoch.unknowns().galileo {
+            Some(_) => epoch.galileo / SPEED_OF_LIGHT,
+            None => 0.0,
+        },
         velocity,
         covariance: std::array::from_fn(|i| std::array::from_fn(|j| covariance[i][j])),
         dops,

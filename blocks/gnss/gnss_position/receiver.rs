@@ -18,9 +18,10 @@ use std::collections::BTreeMap;
 const FLIGHT_SECONDS: f64 = 0.07;
 /// The receiver's clock is set if it is further from the time of the satellites, in seconds.
 const SET_SECONDS: f64 = 0.05;
-/// Satellites that a position needs, and one from code phases, whose time is not known.
+/// Satellites that a position needs.
 const LEAST: usize = 4;
-const LEAST_COARSE: usize = 5;
+/// Satellites that a position from code phases needs: its time is not known, and its residuals must be checked.
+const LEAST_COARSE: usize = 6;
 /// A position from code phases is wrong if it is further from the place that they were counted from.
 const NEAR_METRES: f64 = 140e3;
 /// Ephemerides that are kept for the navigation file.

@@ -112,6 +112,57 @@ fn wrong_pseudorange_is_excluded_and_two_wrong_ones_are_reported() {
 }
 
 #[test]
+fn time_of_reception_takes_one_satellite_from_the_check() {
+    let sky = sky();
+    // Position, clock, offset of Galileo and time are six unknowns.
+    let measured = measurements(&sky, 0.0, 0.0, 0.0);
+    let options = Options { time_uncertainty: 1.0, ..Options::default() };
+    let raim = |measured: &[Measurement<'_>]| {
+        let solution = solve(time(), measured, Some(place().itrf_metres()), &options);
+        solution.map(|solution| solution.raim)
+    };
+    assert_eq!(raim(&measured[..6]), Ok(Raim::Unavailable));
+    assert_eq!(raim(&measured[..7]), Ok(Raim::Passed));
+}
+
+#[test]
+fn gross_fault_of_any_satellite_is_excluded() {
+    let sky = sky();
+    let exact = measurements(&sky, 0.0, 0.0, 0.0);
+    for n in 0..exact.len() {
+        for metres in [-1e9, -3e5, -3e4, 3e4, 3e5, 1e7, f64::NAN] {
+            let mut measured = exact.clone();
+            measured[n].pseudorange_metres += metres;
+            let solution = solve(time(), &measured, None, &Options::default()).unwrap();
+            let error = error_metres(solution.position);
+            assert!(error < 1e-2, "{metres} m of satellite {n}: {error} m");
+        }
+    }
+}
+
+#[test]
+fn galileo_offset_is_0_without_one_of_the_systems() {
+    let sky = sky();
+    let all = measurements(&sky, 0.0, 2e-8, 0.0);
+    let is_galileo = |m: &&Measurement<'_>| m.ephemeris.satellite.constellation.letter() == 'E';
+    let mut measured: Vec<_> = all.iter().filter(|m| !is_galileo(m)).copied().collect();
+    // Its elevation is below the mask.
+    let low = all.iter().filter(is_galileo).min_by(|a, b| {
+        let elevation = |m: &Measurement<'_>| {
+            m.ephemeris.arrival(time(), place().itrf_metres()).unwrap().direction.elevation
+        };
+        elevation(a).total_cmp(&elevation(b))
+    });
+    let low = *low.unwrap();
+    measured.push(low);
+    let direction = low.ephemeris.arrival(time(), place().itrf_metres()).unwrap().direction;
+    let options = Options { elevation_mask: direction.elevation + 0.01, ..Options::default() };
+    let solution = solve(time(), &measured, None, &options).unwrap();
+    assert!(!solution.satellites.last().unwrap().is_used);
+    assert!(solution.galileo_offset_seconds.abs() < f64::MIN_POSITIVE);
+}
+
+#[test]
 fn covariance_is_that_of_the_errors() {
     let sky = sky();
     let options = Options::default();
