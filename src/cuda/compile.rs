@@ -290,8 +290,8 @@ mod tests {
             ),
         ];
         let program = Source::embedded("pfb.cu", "// pfb\n#include \"packed.cuh\"\nint other;");
-        let names = |program| -> Vec<&str> {
-            included(program, &headers).into_iter().map(|header| &*header.name).collect()
+        let names = |program: &Source| -> Vec<String> {
+            included(program, &headers).into_iter().map(|header| header.name.to_string()).collect()
         };
         assert_eq!(names(&program), ["packed.cuh", "types.cuh"]);
         for line in [
