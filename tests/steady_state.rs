@@ -290,6 +290,8 @@ fn steady_state_allocates_nothing() {
                 "guppi_source",
                 "image_sink",
                 "recorder",
+                "sample_sink",
+                "sample_source",
                 "sigmf_source",
                 "spead_sink",
                 "spead_source",

@@ -78,6 +78,7 @@ fn receive(sky: &Value, seconds: f64, position: Value) -> Run {
     let (mut position, _, env) = harness(&position, &tracked, 2);
     let mut run = Run { values: vec![], flags: vec![], satellites: vec![], env };
     Harness::block_on(async {
+        position.start().await.unwrap();
         for _ in 0..frames {
             sky.step().await.unwrap();
             let frame = sky.receive(0).unwrap();

@@ -487,7 +487,12 @@ fn negative_sum_of_a_counter_is_an_error() {
     Harness::block_on(harness.start()).unwrap();
     assert!(harness.send(0, |frame| frames(1)[0].copy_to(frame)));
     harness.end(0);
-    let error = Harness::block_on(harness.run()).err().unwrap();
+    // The process answers later.
+    let next = |_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        Harness::block_on(harness.run()).err()
+    };
+    let error = (0..3000).find_map(next).unwrap();
     let said = fxgraph::error::with_causes(&error);
     assert!(said.contains("the sum of the counter `flagged` must be an integer"), "{said}");
 }

@@ -6,8 +6,9 @@ use serde_json::Value;
 use std::fmt::Write as _;
 
 /// Family of kinds, and its heading. Kinds of other crates have no family.
-const FAMILIES: [(&str, &str); 7] = [
+const FAMILIES: [(&str, &str); 8] = [
     ("io", "Sources and sinks"),
+    ("radio", "Radios and other programs"),
     ("f_engine", "F-engine"),
     ("x_engine", "Correlator and beamformer"),
     ("frb", "FRB search"),

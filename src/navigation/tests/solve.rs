@@ -141,28 +141,6 @@ fn gross_fault_of_any_satellite_is_excluded() {
 }
 
 #[test]
-fn galileo_offset_is_0_without_one_of_the_systems() {
-    let sky = sky();
-    let all = measurements(&sky, 0.0, 2e-8, 0.0);
-    let is_galileo = |m: &&Measurement<'_>| m.ephemeris.satellite.constellation.letter() == 'E';
-    let mut measured: Vec<_> = all.iter().filter(|m| !is_galileo(m)).copied().collect();
-    // Its elevation is below the mask.
-    let low = all.iter().filter(is_galileo).min_by(|a, b| {
-        let elevation = |m: &Measurement<'_>| {
-            m.ephemeris.arrival(time(), place().itrf_metres()).unwrap().direction.elevation
-        };
-        elevation(a).total_cmp(&elevation(b))
-    });
-    let low = *low.unwrap();
-    measured.push(low);
-    let direction = low.ephemeris.arrival(time(), place().itrf_metres()).unwrap().direction;
-    let options = Options { elevation_mask: direction.elevation + 0.01, ..Options::default() };
-    let solution = solve(time(), &measured, None, &options).unwrap();
-    assert!(!solution.satellites.last().unwrap().is_used);
-    assert!(solution.galileo_offset_seconds.abs() < f64::MIN_POSITIVE);
-}
-
-#[test]
 fn covariance_is_that_of_the_errors() {
     let sky = sky();
     let options = Options::default();
