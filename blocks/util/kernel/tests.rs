@@ -104,6 +104,7 @@ fn members_have_no_gaps_and_hold_the_values() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one table")]
 fn errors_of_a_declaration_name_the_line() {
     let launch = |grid: &str| format!("kernel: k\nlaunch: {{grid: [{grid}], block: [32]}}");
     for (declaration, message) in [
