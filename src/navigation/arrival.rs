@@ -1,4 +1,4 @@
-//! Signals as they arrive: the inverse of [`solve`](crate::solve), for simulations and predictions.
+//! Signals as they arrive: the inverse of [`solve`](mod@crate::solve), for simulations and predictions.
 
 use crate::atmosphere::{AzEl, troposphere_metres};
 use crate::ephemeris::{Ephemeris, Klobuchar};
