@@ -16,6 +16,8 @@ const LONGEST_STEP: f64 = 30.0;
 const GATE: f64 = 5.0;
 /// Epochs in which no satellite passes the gate before the filter starts again.
 const MOST_REJECTED: u32 = 5;
+/// Fewest pseudoranges that are a position: with fewer that pass the gate, the filter may be the one that is wrong.
+const LEAST: usize = 4;
 
 /// Power densities of the noise that drives the state.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -158,7 +160,7 @@ impl Filter {
 
     /// Extrapolates to the time `received` of the receiver's clock and takes the measurements; returns the number of
     /// pseudoranges that passed the gate. The filter waits for another [`start`](Self::start) after 30 s without
-    /// measurements, a time that goes back, and five epochs in which none passed.
+    /// measurements, a time that goes back, and five epochs in which fewer than four passed.
     pub fn update(
         &mut self,
         received: Time,
@@ -179,7 +181,7 @@ impl Filter {
             passed += usize::from(self.take_equation(&mut correction, &equation));
         }
         self.state.iter_mut().zip(correction).for_each(|(value, step)| *value += step);
-        self.rejected = if passed > 0 { 0 } else { self.rejected + 1 };
+        self.rejected = if passed >= LEAST { 0 } else { self.rejected + 1 };
         if self.rejected == MOST_REJECTED {
             self.reset();
         }

@@ -30,7 +30,10 @@ impl Navigation {
     #[must_use]
     pub fn nearest(&self, satellite: SatelliteId, time: Time) -> Option<&Ephemeris> {
         let newest_first = self.ephemerides.iter().rev();
-        let all = newest_first.filter(|e| e.satellite == satellite && e.is_plausible());
+        // The clock and health of F/NAV are those of E5a.
+        let is_of_l1 = |e: &&Ephemeris| e.message != Message::Fnav;
+        let all =
+            newest_first.filter(is_of_l1).filter(|e| e.satellite == satellite && e.is_plausible());
         let apart = |e: &Ephemeris| e.toe().map_or(f64::MAX, |toe| time.seconds_since(toe).abs());
         let nearest = all.min_by(|a, b| apart(a).total_cmp(&apart(b)))?;
         (apart(nearest) <= crate::orbit::MAX_AGE_SECONDS).then_some(nearest)
