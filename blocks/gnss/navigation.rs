@@ -13,8 +13,11 @@ const MAX_FILE_BYTES: u64 = 1 << 26;
 /// Reads a RINEX navigation file; the error is a sentence.
 pub fn read_file(path: &ReadPath) -> Result<Navigation, String> {
     let mut bytes = Vec::new();
-    let read = path.open().and_then(|file| file.take(MAX_FILE_BYTES).read_to_end(&mut bytes));
+    let read = path.open().and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
     read.map_err(|error| format!("cannot read `{path}`: {}", fxgraph::files::reason(&error)))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!("`{path}` must have at most 64 MiB"));
+    }
     // Comments may have any encoding.
     read_navigation(&String::from_utf8_lossy(&bytes))
         .map_err(|error| format!("`{path}` must be a RINEX navigation file: {error}"))

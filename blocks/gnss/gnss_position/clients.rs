@@ -21,10 +21,11 @@ impl Clients {
         Ok(Self { listener, streams: Vec::with_capacity(MOST_CLIENTS), dropped })
     }
 
-    /// Accepts clients that wait.
+    /// Accepts clients that wait, a limited number in each epoch.
     fn accept(&mut self) {
         // Errors are those of one client, or of a machine without descriptors: the next epoch tries again.
-        while let Ok((client, _)) = self.listener.accept() {
+        for _ in 0..2 * MOST_CLIENTS {
+            let Ok((client, _)) = self.listener.accept() else { return };
             if self.streams.len() < MOST_CLIENTS && client.set_nonblocking(true).is_ok() {
                 self.streams.push(client);
             } else {

@@ -148,11 +148,10 @@ impl Position {
         frame.header().timestamp.saturating_add(self.clock.samples_per_frame)
     }
 
-    /// Whether an interval ends with a frame, or ended in a gap before its end.
+    /// Whether an interval ends with a frame. One that ended in a gap has no position, and no frame.
     fn ends_interval(&self, frame: &Frame) -> bool {
         let ticks = self.frames * self.clock.samples_per_frame;
-        let from = self.next.unwrap_or(frame.header().timestamp).min(frame.header().timestamp);
-        self.end(frame) / ticks > from / ticks
+        self.end(frame) / ticks > frame.header().timestamp / ticks
     }
 
     /// Time of the stream at a timestamp.
@@ -169,7 +168,7 @@ impl Position {
         let is_later = self.next.is_none_or(|next| header.timestamp >= next);
         if !is_later || !base.is(&self.base) {
             self.satellites.clear();
-            self.receiver.reset();
+            self.receiver.restart();
         }
         let end = self.end(tracked);
         self.next = Some(end);

@@ -117,6 +117,12 @@ impl Receiver {
         }
     }
 
+    /// Forgets the position, too: the stream has another time base, and may come from another place.
+    pub fn restart(&mut self) {
+        self.position = None;
+        self.reset();
+    }
+
     /// Forgets the clock and the filter: the stream has another clock.
     pub fn reset(&mut self) {
         self.offset = 0;
@@ -130,9 +136,7 @@ impl Receiver {
         match decoded {
             Decoded::Ephemeris(ephemeris) => {
                 self.broadcast.insert(ephemeris.satellite, *ephemeris);
-                if self.history.len() < MOST_EPHEMERIDES {
-                    self.history.push(*ephemeris);
-                }
+                self.keep(*ephemeris);
                 return true;
             }
             Decoded::Klobuchar(klobuchar) => self.system.klobuchar = Some(klobuchar),
@@ -140,6 +144,21 @@ impl Receiver {
             Decoded::NeQuick(_) => {}
         }
         false
+    }
+
+    /// Keeps an ephemeris for the file, once, and drops the oldest one if there are too many.
+    fn keep(&mut self, ephemeris: Ephemeris) {
+        let is_known = |known: &Ephemeris| {
+            let same = |e: &Ephemeris| (e.satellite, e.message, e.iode, e.toe());
+            same(known) == same(&ephemeris)
+        };
+        if self.history.iter().any(is_known) {
+            return;
+        }
+        if self.history.len() == MOST_EPHEMERIDES {
+            self.history.remove(0);
+        }
+        self.history.push(ephemeris);
     }
 
     /// Data that were broadcast, for a file.
@@ -191,17 +210,24 @@ impl Receiver {
                     cn0_db_hz: m.cn0_db_hz,
                 })
                 .collect();
-            return self.solved(received, &measurements);
+            // Satellites without the time of their messages may still be enough.
+            if let Some(position) = self.solved(received, &measurements) {
+                return Some(position);
+            }
         }
         self.locate_by_codes(stream, measured)
     }
 
     /// Sets the receiver's clock by the satellites if it is far from their time.
     fn set_clock(&mut self, stream: Time, transmitted: impl Iterator<Item = Time>) -> Option<()> {
-        let latest = transmitted.max()?.plus_seconds(FLIGHT_SECONDS)?;
-        if self.received(stream)?.seconds_since(latest).abs() > SET_SECONDS {
+        // The middle one: the time of a single satellite may be wrong.
+        let mut all: Vec<Time> = transmitted.collect();
+        let middle = all.len() / 2;
+        let (_, median, _) = all.select_nth_unstable(middle);
+        let received = median.plus_seconds(FLIGHT_SECONDS)?;
+        if self.received(stream)?.seconds_since(received).abs() > SET_SECONDS {
             self.reset();
-            self.offset = latest.picoseconds_since(stream);
+            self.offset = received.picoseconds_since(stream);
         }
         Some(())
     }

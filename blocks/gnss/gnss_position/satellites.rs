@@ -144,13 +144,14 @@ fn close(row: &mut Option<Tracked>, past: &mut Counts) {
 }
 
 impl Tracked {
-    /// State at the end of the frame with the row `values`; `None` without a lock.
+    /// State at the end of the frame with the row `values`; `None` without a lock, and while the satellite's messages
+    /// raise an alert.
     fn measure(&self, values: &[f64; VALUES]) -> Option<Measured> {
         let [_, _, locked, cn0_db_hz, doppler_hz, code_phase_chips, ..] = *values;
         let is_locked = locked > 0.5 && cn0_db_hz > 0.0;
         let is_finite =
             [cn0_db_hz, doppler_hz, code_phase_chips].iter().all(|value| value.is_finite());
-        if !is_locked || !is_finite {
+        if !is_locked || !is_finite || self.channel.is_alert() {
             return None;
         }
         let phase_seconds = code_phase_chips / self.system.signal().chip_rate_hz;
