@@ -5,7 +5,7 @@ use super::datagrams::Datagrams;
 use super::encode::{Encoder, Layout};
 use super::readers::Readers;
 use fxgraph::event::{BlockEvents, EventKind};
-use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, TimeBase};
 use fxgraph_common::gaps::Gaps;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -93,6 +93,7 @@ pub struct Sink {
     gaps: Gaps,
     /// Timestamp of the next sample.
     next: Option<u64>,
+    base: TimeBase,
     /// A frame that waits until the gap before it is filled, and the samples of the gap.
     held: Option<(Arc<Frame>, u64)>,
     told: Option<Instant>,
@@ -123,7 +124,7 @@ impl Sink {
             ),
             jumps: counters.count(
                 "clock_jumps",
-                "jumps of the timestamps, back or by more than 60 s, which readers cannot see",
+                "jumps of the timestamps, back or by more than 60 s, and new sync times, which readers cannot see",
             ),
             not_sent: counters.loss(
                 "frames_dropped_at_stop",
@@ -137,6 +138,7 @@ impl Sink {
             chunks: Chunks::default(),
             outlet,
             next: None,
+            base: TimeBase::default(),
             held: None,
             told: None,
             count,
@@ -155,15 +157,21 @@ impl Sink {
         let timestamp = frame.header().timestamp;
         let expected =
             self.next.replace(timestamp.saturating_add(self.layout.clock.samples_per_frame));
+        let base = std::mem::replace(&mut self.base, frame.header().base);
         let gap = match expected {
+            // Timestamps of two bases have no difference.
+            Some(_) if !base.is(&self.base) => {
+                self.note_jump("the stream began again with another sync time");
+                0
+            }
             Some(expected) if timestamp < expected => {
-                self.note_jump("back", expected - timestamp);
+                self.note_jump(&self.jumped("back", expected - timestamp));
                 0
             }
             Some(expected) if timestamp > expected => {
                 let ticks = self.gaps.missing(timestamp - expected, 1);
                 if ticks == 0 {
-                    self.note_jump("ahead", timestamp - expected);
+                    self.note_jump(&self.jumped("ahead", timestamp - expected));
                 }
                 self.layout.samples_in(ticks)
             }
@@ -173,14 +181,16 @@ impl Sink {
         Some((frame, gap))
     }
 
-    fn note_jump(&mut self, way: &str, ticks: u64) {
+    fn jumped(&self, way: &str, ticks: u64) -> String {
+        let seconds = ticks as f64 / self.layout.clock.adc_sample_rate_hz;
+        format!("the timestamps jumped {way} by {seconds:.6} s")
+    }
+
+    fn note_jump(&mut self, why: &str) {
         self.count.jumps.add(1);
         if self.told.is_none_or(|told| told.elapsed() >= EVENT_PAUSE) {
             self.told = Some(Instant::now());
-            let seconds = ticks as f64 / self.layout.clock.adc_sample_rate_hz;
-            let text = format!(
-                "the timestamps jumped {way} by {seconds:.6} s; readers get the samples after the jump next"
-            );
+            let text = format!("{why}; readers get the samples after the jump next");
             self.events.add(EventKind::TimeJumped, text);
         }
     }

@@ -6,7 +6,7 @@ use crate::datagram::{ByteOrder, HeaderField};
 use fxgraph::edge::Harness;
 use fxgraph::event::Events;
 use fxgraph::frame::{HostAllocator, Pool};
-use fxgraph::{Axis, Clock, Dtype, FrameMut, Next, Ports, ValidityType};
+use fxgraph::{Axis, Clock, Dtype, FrameMut, Next, Ports, TimeBase, ValidityType};
 use proptest::prelude::*;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -417,11 +417,17 @@ fn missing_samples_and_gaps_are_zeros_in_their_place() {
     // A jump of the clock, and one back.
     running.send(1_000_000, ones);
     running.send(3, ones);
+    // Another sync time: the gap before it has no length.
+    let from = 7 * SAMPLES as u64;
+    running.send(7, |frame| {
+        ones(frame);
+        frame.header_mut().base = TimeBase { from, ..TimeBase::default() };
+    });
     running.end();
     let run = |byte: u8, samples: usize| vec![byte; 2 * samples];
-    let expected = [run(129, 500), run(128, 250), run(129, 250), run(128, 2100), run(129, 3000)];
+    let expected = [run(129, 500), run(128, 250), run(129, 250), run(128, 2100), run(129, 4000)];
     assert_eq!(reader.join().unwrap(), expected.concat());
-    assert_eq!((running.count("samples_missing"), running.count("clock_jumps")), (2350, 2));
+    assert_eq!((running.count("samples_missing"), running.count("clock_jumps")), (2350, 3));
     assert!(running.texts().iter().any(|text| text.contains("jumped ahead")));
 }
 
