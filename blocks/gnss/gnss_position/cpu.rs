@@ -124,7 +124,9 @@ impl Position {
         let clock = input.clock;
         let interval_seconds =
             (clock.samples_per_frame * shape.frames) as f64 / clock.adc_sample_rate_hz;
-        let observation_file = parameters.observation_file.clone();
+        let written = |path: &Option<WrittenPath>| {
+            path.as_ref().map(|path| path.begin_at(&env.output_directory))
+        };
         Self {
             clock,
             frames: shape.frames,
@@ -132,9 +134,9 @@ impl Position {
             next: None,
             satellites: Satellites::new(shape.satellites, shape.slots),
             receiver: Receiver::new(parameters, &shape.navigation),
-            observation_file: observation_file
+            observation_file: written(&parameters.observation_file)
                 .map(|path| ObservationFile::new(path, interval_seconds)),
-            navigation_file: parameters.navigation_file.clone(),
+            navigation_file: written(&parameters.navigation_file),
             nmea: shape.nmea,
             clients: None,
             text: String::new(),
@@ -162,13 +164,16 @@ impl Position {
     }
 
     /// Takes a pair of frames of the tracker.
-    fn take(&mut self, tracked: &Frame, prompts: &Frame) {
+    fn take(&mut self, tracked: &Frame, prompts: &Frame) -> Result<(), BlockError> {
         let header = tracked.header();
         let base = std::mem::replace(&mut self.base, header.base);
         let is_later = self.next.is_none_or(|next| header.timestamp >= next);
         if !is_later || !base.is(&self.base) {
             self.satellites.clear();
             self.receiver.restart();
+            if let Some(file) = &mut self.observation_file {
+                file.begin_again(&mut self.report.files)?;
+            }
         }
         let end = self.end(tracked);
         self.next = Some(end);
@@ -179,6 +184,7 @@ impl Position {
         satellites.take(rows, sums, week, |decoded| {
             report.ephemerides.add(u64::from(receiver.take(decoded)));
         });
+        Ok(())
     }
 
     /// Computes the position at the end of `tracked`, and writes the outputs.
@@ -426,7 +432,7 @@ impl Block for Position {
         let (Some(rows), Some(sums)) = (tracked.pop(), prompts.pop()) else {
             return Ok(Next::Wait);
         };
-        self.take(&rows, &sums);
+        self.take(&rows, &sums)?;
         if let Some((mut position, mut satellites)) = taken {
             self.locate(&rows, &mut position, &mut satellites)?;
             output.push(position);

@@ -43,6 +43,11 @@ impl ObservationFile {
         }
     }
 
+    /// Begins another file if this one has epochs: they must not go back.
+    pub fn begin_again(&mut self, report: &mut Report) -> Result<(), BlockError> {
+        if self.has_header { self.open(report) } else { Ok(()) }
+    }
+
     /// Opens the file, or begins another one.
     pub fn open(&mut self, report: &mut Report) -> Result<(), BlockError> {
         self.file = Some(OutputFile::open(&self.path, true, report)?);

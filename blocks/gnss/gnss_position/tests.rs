@@ -161,6 +161,25 @@ fn rtklib_error_metres(directory: &Path) -> Option<f64> {
 }
 
 #[test]
+fn files_are_in_the_directory_of_outputs() {
+    let directory = tempfile::tempdir().unwrap();
+    let track: GnssTracker = serde_json::from_value(json!({"prompts": true})).unwrap();
+    let samples: GnssSignalSimulator = serde_json::from_value(sky(47.0)).unwrap();
+    let samples = samples.outputs(&[]).unwrap().remove(0);
+    let satellites = json!([{"system": "gps_l1_ca", "prn": 1}]);
+    let acquire: GnssAcquisition =
+        serde_json::from_value(json!({"satellites": satellites})).unwrap();
+    let acquired = acquire.outputs(std::slice::from_ref(&samples)).unwrap().remove(0);
+    let inputs = track.outputs(&[samples, acquired]).unwrap();
+    let files = json!({"observation_file": "out/a.obs", "navigation_file": "out/a.nav"});
+    let position: GnssPosition = serde_json::from_value(files).unwrap();
+    let env = Env { output_directory: directory.path().to_owned(), ..Env::detached("block") };
+    let mut block = position.build(&inputs, &env).unwrap();
+    block.start().unwrap();
+    assert!(directory.path().join("out/a.obs").exists());
+}
+
+#[test]
 fn messages_give_a_position_within_40_seconds_that_rtklib_finds_in_our_files() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| directory.path().join(name);
