@@ -31,6 +31,29 @@ pub struct GroupInfo {
     pub parent: Option<usize>,
 }
 
+/// Part of the band of a block's input that a live parameter moves. Its frequencies are those of the band of the block's
+/// output: on the sky if the input has a band, else those of the samples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TunedBandInfo {
+    /// Live parameter: the frequency of the input's samples that becomes the centre of the output, in Hz.
+    #[schema(example = "centre_hz")]
+    pub parameter: String,
+    /// Its value in force.
+    pub value_hz: f64,
+    /// Centre of the band in Hz.
+    pub centre_hz: f64,
+    /// Width of the band in Hz.
+    pub bandwidth_hz: f64,
+    /// Whether the centre falls as the parameter rises (lower sideband).
+    pub is_inverted: bool,
+    /// Lowest frequency of the input in Hz.
+    pub input_low_hz: f64,
+    /// Highest frequency of the input in Hz.
+    pub input_high_hz: f64,
+    /// Block downstream that cannot follow another centre, so that a live update of the parameter is rejected.
+    pub fixed_by: Option<String>,
+}
+
 /// A block in the graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NodeInfo {
@@ -47,6 +70,10 @@ pub struct NodeInfo {
     pub state: String,
     /// Fraction of the time spent working; `null` in the first second.
     pub busy_fraction: Option<f64>,
+    /// Band that a live parameter moves, if the block has one.
+    #[serde(default)]
+    #[schema(required)]
+    pub tuned_band: Option<TunedBandInfo>,
 }
 
 /// An edge of the graph.

@@ -239,6 +239,9 @@ fn one_graph(pages: Vec<(String, FlowgraphPage)>) -> Graph {
         one.blocks.extend(blocks.into_iter().map(|mut block| {
             block.group = block.group.and_then(|group| indices.get(group).copied());
             block.name = full(block.name);
+            if let Some(tuned) = &mut block.tuned_band {
+                tuned.fixed_by = tuned.fixed_by.take().map(full);
+            }
             block
         }));
         one.edges.extend(edges.into_iter().map(|mut edge| {

@@ -13,7 +13,7 @@ use fxgraph::flowgraph::draw::Drawing;
 use fxgraph::runtime::{BlockStats, RunState, State as BlockState};
 use fxgraph_api::flowgraph::{
     EdgeInfo, FlowgraphPage, Graph, GroupInfo, Health, NodeInfo, ParameterInfo, ScheduledValue,
-    StallInfo,
+    StallInfo, TunedBandInfo,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -23,15 +23,35 @@ const LIMITS: RangeInclusive<f64> = 0.0..=86_400.0;
 /// Default of `limit_seconds` of the liveness check: a restart costs data, and disks and GPUs may be busy for seconds.
 const LIVE_SECONDS: f64 = 60.0;
 
+/// Returns the band of block `index` that a live parameter moves.
+fn tuned_band(plan: &Plan, index: usize) -> Option<TunedBandInfo> {
+    let block = &plan.blocks[index];
+    let tuned = block.configured.tuned_band()?;
+    let output = block.ports.outputs.first()?.band?;
+    let [low, high] = tuned.edges_hz.map(|hz| tuned.in_band(&output, hz));
+    Some(TunedBandInfo {
+        parameter: tuned.parameter.to_owned(),
+        value_hz: tuned.value_hz,
+        centre_hz: output.centre_hz,
+        bandwidth_hz: tuned.bandwidth_hz,
+        is_inverted: output.sideband.is_inverted(),
+        input_low_hz: low.min(high),
+        input_high_hz: low.max(high),
+        fixed_by: plan.fixes_band_of(index).map(str::to_owned),
+    })
+}
+
 fn graph(plan: &Plan, look: &Look) -> Graph {
     let drawing = Drawing::of(plan);
-    let nodes = drawing.nodes.into_iter().zip(&plan.blocks).map(|(node, block)| NodeInfo {
+    let nodes = drawing.nodes.into_iter().zip(&plan.blocks).enumerate();
+    let nodes = nodes.map(|(index, (node, block))| NodeInfo {
         name: node.name,
         kind: node.kind,
         device: node.device,
         group: node.group,
         state: look.stats(block).map_or("starting", |stats| stats.state.name()).to_owned(),
         busy_fraction: look.rates(block).map(|rates| rates.total.busy_fraction),
+        tuned_band: tuned_band(plan, index),
     });
     let inputs = plan
         .blocks

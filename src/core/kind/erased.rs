@@ -3,7 +3,7 @@
 
 use super::{
     Chosen, Configured, Effect, Env, FrameSizes, Implementation, KindSpec, Ports, Rejection,
-    Resources, Rounded, parameters,
+    Resources, Rounded, TunedBand, parameters,
 };
 use crate::block::Block;
 use crate::changes::LiveValue;
@@ -50,6 +50,10 @@ pub trait AnyConfigured: Any + Send + Sync {
     }
     /// See [`KindSpec::content`].
     fn content(&self) -> Option<String> {
+        None
+    }
+    /// See [`KindSpec::tuned_band`].
+    fn tuned_band(&self) -> Option<TunedBand> {
         None
     }
     /// See [`Implementation::device_bytes`].
@@ -169,6 +173,10 @@ impl<K: KindSpec> AnyConfigured for Connected<K> {
 
     fn content(&self) -> Option<String> {
         K::content(&self.block)
+    }
+
+    fn tuned_band(&self) -> Option<TunedBand> {
+        K::tuned_band(&self.block)
     }
 
     fn device_bytes(&self) -> usize {

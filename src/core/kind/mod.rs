@@ -16,6 +16,7 @@ mod registry;
 mod rejection;
 #[cfg(test)]
 mod tests;
+mod tuned_band;
 
 pub use chosen::{Chosen, cores};
 pub use configured::{Configured, deserialize, read};
@@ -32,6 +33,7 @@ pub use plausible::{Rounded, four_digits, slow_digitiser, unlikely_band};
 pub use ports::{PortNames, PortPool, Ports, Resources};
 pub use registry::{KindEntry, Read, Registry};
 pub use rejection::{At, Rejection};
+pub use tuned_band::TunedBand;
 #[doc(hidden)]
 pub use serde;
 #[doc(hidden)]
@@ -141,6 +143,12 @@ pub trait KindSpec: Kind {
     /// Identity of content that is not in the parameters, such as that of a file that the block runs. A block with other
     /// content differs from the running one, so that a swap replaces it.
     fn content(_block: &Configured<Self>) -> Option<String> {
+        None
+    }
+
+    /// Band that a live parameter moves within the band of the input. Clients offer to tune the block in pictures of
+    /// that band.
+    fn tuned_band(_block: &Configured<Self>) -> Option<TunedBand> {
         None
     }
 

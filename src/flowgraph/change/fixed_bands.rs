@@ -17,25 +17,38 @@ impl Plan {
             let [a_outputs, b_outputs] = [a, b].map(|block| block.ports.outputs.iter().map(centre));
             !a.is_shared_with(b) && a_outputs.ne(b_outputs)
         };
-        let mut is_changed: Vec<bool> = self.blocks.iter().zip(&after.blocks).map(differ).collect();
+        let is_changed: Vec<bool> = self.blocks.iter().zip(&after.blocks).map(differ).collect();
         // The first block of the chain; those after it only pass the change on.
         let Some(first) = self.first_of(&is_changed) else { return Vec::new() };
+        let found = after.fixed_readers(is_changed);
+        found.map(|block| self.unfollowed(after, first, &block.name, span)).collect()
+    }
+
+    /// Name of a block that reads the output of block `index`, directly or through others, and cannot follow another centre
+    /// frequency of it.
+    #[must_use]
+    pub fn fixes_band_of(&self, index: usize) -> Option<&str> {
+        let is_changed = (0..self.blocks.len()).map(|n| n == index).collect();
+        self.fixed_readers(is_changed).next().map(|block| block.name.as_str())
+    }
+
+    /// Blocks with a fixed band that read one of those in `is_changed`, directly or through others.
+    fn fixed_readers(&self, mut is_changed: Vec<bool>) -> impl Iterator<Item = &PlannedBlock> {
         let reads_changed = |is_changed: &[bool], block: &PlannedBlock| {
             block.inputs.iter().any(|(from, _)| is_changed[*from])
         };
         // One pass is enough unless a block comes before its source in the list.
-        for _ in 0..after.blocks.len() {
+        for _ in 0..self.blocks.len() {
             let before = is_changed.clone();
-            for (n, block) in after.blocks.iter().enumerate() {
+            for (n, block) in self.blocks.iter().enumerate() {
                 is_changed[n] |= reads_changed(&is_changed, block);
             }
             if before == is_changed {
                 break;
             }
         }
-        let fixed = after.blocks.iter().filter(|block| block.resources.fixes_band);
-        let found = fixed.filter(|block| reads_changed(&is_changed, block));
-        found.map(|block| self.unfollowed(after, first, &block.name, span)).collect()
+        let fixed = self.blocks.iter().filter(|block| block.resources.fixes_band);
+        fixed.filter(move |block| reads_changed(&is_changed, block))
     }
 
     /// A block with changed output none of whose sources has any.
