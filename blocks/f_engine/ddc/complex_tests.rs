@@ -6,7 +6,7 @@ use crate::f_engine::fft::Fft;
 use crate::f_engine::pfb::Pfb;
 use crate::tests::chain::{self, Out, Plain, kind, then};
 use fxgraph::frame::Annotations;
-use fxgraph::{Axis, Band, Clock, Dtype, KindSpec, PortType, ValidityType};
+use fxgraph::{Axis, Band, Clock, Configured, Dtype, KindSpec, PortType, ValidityType};
 use fxgraph_dsp::low_pass::Mode;
 use fxgraph_dsp::random::Random;
 use num_complex::{Complex32, Complex64};
@@ -135,6 +135,33 @@ fn wave_on_the_sky_is_in_its_channel_in_both_sidebands() {
             }
         }
     }
+}
+
+#[test]
+fn tuned_band_gives_the_place_of_each_value_in_both_sidebands() {
+    let connected = |centre_hz: f64, port: &PortType| {
+        let ddc = kind::<Ddc>(json!({"centre_hz": centre_hz, "decimation": 8}));
+        Configured::new(ddc, std::slice::from_ref(port)).unwrap()
+    };
+    for width_hz in [4e6, -4e6] {
+        let port = port(1, width_hz);
+        let block = connected(300e3, &port);
+        let (tuned, band) =
+            (Ddc::tuned_band(&block).unwrap(), block.ports.outputs[0].band.unwrap());
+        assert_eq!(
+            (tuned.parameter, tuned.value_hz, tuned.bandwidth_hz),
+            ("centre_hz", 300e3, 5e5)
+        );
+        for value_hz in [-1e6, 0.0, 123_456.0] {
+            let other = connected(value_hz, &port).ports.outputs[0].band.unwrap();
+            assert_eq!(tuned.in_band(&band, value_hz), other.centre_hz);
+        }
+        let edges = tuned.edges_hz.map(|hz| tuned.in_band(&band, hz) - SKY_HZ);
+        assert_eq!(edges, [-width_hz / 2.0, width_hz / 2.0]);
+    }
+    let real = PortType { dtype: Dtype::I16, band: None, ..port(1, 4e6) };
+    let tuned = Ddc::tuned_band(&connected(300e3, &real)).unwrap();
+    assert_eq!((tuned.edges_hz, tuned.bandwidth_hz), ([0.0, 2e6], 2.5e5));
 }
 
 #[test]

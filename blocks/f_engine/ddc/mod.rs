@@ -24,6 +24,7 @@ use fxgraph::DeviceName;
 use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
+use fxgraph::kind::TunedBand;
 use fxgraph::{
     At, Axis, Band, BlockError, Checked, Clock, Configured, Dtype, Env, Implementation,
     Implementations, Kind, KindSpec, LiveKind, PortType, Rejection, Resources, Sideband,
@@ -353,6 +354,16 @@ impl KindSpec for Ddc {
             operations_per_frame: ddc.frame_samples() as f64 * operations as f64,
             ..Resources::default()
         }
+    }
+
+    fn tuned_band(block: &Configured<Self>) -> Option<TunedBand> {
+        let (ddc, input) = (&block.parameters, &block.ports.inputs[0]);
+        Some(TunedBand {
+            parameter: "centre_hz",
+            value_hz: ddc.centre_hz,
+            bandwidth_hz: ddc.bandwidth_hz(input),
+            edges_hz: Self::edges_hz(input),
+        })
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {
