@@ -63,6 +63,9 @@ pub enum DrawnAs {
     Matrix,
     /// One value of each series, drawn against time.
     Points,
+    /// A satellite for each series, drawn where it is in the sky. Values: azimuth and elevation in degrees, C/N0 in dB Hz,
+    /// residual of the range in metres, and 1 if the position uses the satellite.
+    Sky,
 }
 
 /// Positions of the values of a line: `len` positions from `start` in steps of `step`.

@@ -19,6 +19,7 @@ mod matrix;
 mod samples;
 mod satellites;
 mod scale;
+mod sky;
 mod spectrum;
 mod taps;
 mod values;
@@ -40,7 +41,7 @@ const TIME: [&str; 3] = ["heap", "spectrum", "epoch"];
 pub(crate) const POINTS: std::ops::RangeInclusive<usize> = 16..=4096;
 
 /// Labels selected by default.
-const TELLING: [&str; 2] = ["cn0_db_hz", "statistic"];
+const TELLING: [&str; 3] = ["cn0_db_hz", "height_metres", "statistic"];
 
 /// Names of axes.
 type Shown = &'static [&'static str];
@@ -56,7 +57,7 @@ pub(crate) struct View {
 }
 
 /// All views.
-static VIEWS: [View; 11] = [
+static VIEWS: [View; 12] = [
     spectrum::VIEW,
     histogram::VIEW,
     samples::VIEW,
@@ -67,6 +68,7 @@ static VIEWS: [View; 11] = [
     beam_power::VIEW,
     beams::VIEW,
     taps::VIEW,
+    sky::VIEW,
     values::VIEW,
 ];
 

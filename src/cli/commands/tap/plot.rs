@@ -50,6 +50,7 @@ impl Plot {
         match self.view.kind {
             DrawnAs::Points if self.history.len() < 2 => 1 + self.view.drawing.series.len() as u16,
             DrawnAs::Points => 1 + 19 * self.units().len().clamp(1, 2) as u16,
+            DrawnAs::Sky => 2 + self.view.drawing.series.len() as u16,
             DrawnAs::Lines => 1 + 16 * self.view.drawing.series.len().clamp(1, 2) as u16,
             DrawnAs::Matrix => {
                 let rows =
@@ -65,6 +66,9 @@ impl Plot {
         self.head().render(head, buffer);
         if self.view.kind == DrawnAs::Points {
             return self.points(body, buffer);
+        }
+        if self.view.kind == DrawnAs::Sky {
+            return Paragraph::new(self.sky()).render(body, buffer);
         }
         let parts = Layout::vertical(self.view.drawing.series.iter().map(|_| Constraint::Fill(1)))
             .split(body);
@@ -153,6 +157,27 @@ impl Plot {
             let across = (*first as f64, *last as f64, "timestamp".to_owned());
             chart(&lines, across, unit, *part, buffer);
         }
+    }
+
+    /// A table of satellites.
+    fn sky(&self) -> Vec<Line<'_>> {
+        let head = format!(
+            "{:<12}{:>10}{:>11}{:>12}{:>13}  used",
+            "satellite", "azimuth", "elevation", "C/N0 dB Hz", "residual m"
+        );
+        let row = |series: &Series| {
+            let value = |at: usize| series.values.get(at).copied().flatten();
+            let text = |at| value(at).map_or("-".to_owned(), |value| format!("{value:.1}"));
+            let is_used = if value(4) == Some(1.0) { "yes" } else { "no" };
+            let [azimuth, elevation, cn0] = [0, 1, 2].map(text);
+            let residual = value(3).map_or("-".to_owned(), |value| format!("{value:.2}"));
+            Line::raw(format!(
+                "{:<12}{azimuth:>10}{elevation:>11}{cn0:>12}{residual:>13}  {is_used}",
+                series.name
+            ))
+        };
+        let rows = self.view.drawing.series.iter().map(row);
+        std::iter::once(Line::raw(head)).chain(rows).collect()
     }
 
     /// Units of the series, each once.
@@ -303,6 +328,19 @@ mod tests {
                 "series": [{"name": "amplitude", "unit": "dB", "values": values}],
             }),
         )
+    }
+
+    #[test]
+    fn sky_is_a_table_of_satellites() {
+        let series = json!({"series": [
+            {"name": "G05", "unit": "", "values": [301.5, 61.25, 47.0, -0.0123, 1.0]},
+            {"name": "E11", "unit": "", "values": [null, null, 33.0, null, 0.0]},
+        ]});
+        let text = drawn(&Plot::new("position.satellites", view("sky", series), false), 80);
+        let rows: Vec<Vec<&str>> =
+            text.lines().skip(2).map(|row| row.split_whitespace().collect()).collect();
+        assert_eq!(rows[0], ["G05", "301.5", "61.2", "47.0", "-0.01", "yes"]);
+        assert_eq!(rows[1], ["E11", "-", "-", "33.0", "-", "no"]);
     }
 
     fn points(timestamp: u64, phase: f64) -> Message {
