@@ -16,7 +16,7 @@ macro_rules! files {
 }
 
 /// Files of the page; a test compares them with the directory.
-const FILES: [(&str, &str); 56] = files![
+const FILES: [(&str, &str); 59] = files![
     "api.js",
     "block.js",
     "board.js",
@@ -51,6 +51,7 @@ const FILES: [(&str, &str); 56] = files![
     "plots/matrix.js",
     "plots/pointer.js",
     "plots/range.js",
+    "plots/sky.js",
     "plots/trend.js",
     "plots/waterfall.js",
     "plots/zoom.js",
@@ -69,6 +70,8 @@ const FILES: [(&str, &str); 56] = files![
     "swap.js",
     "theme.js",
     "themes.js",
+    "tuner.js",
+    "tuning.js",
     "update.js",
     "variant.js",
     "viewport.js",

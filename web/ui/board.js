@@ -11,7 +11,7 @@ const MOST = 16;
 const FLOWS = new Set(["starting", "running", "draining"]);
 
 /// Views of the initial plots, if an output offers them.
-const FIRST = ["spectrum", "band_pass", "visibility", "matrix", "beams", "taps", "values"];
+const FIRST = ["spectrum", "band_pass", "visibility", "matrix", "beams", "sky", "taps", "values"];
 /// Views for which the last output in the graph is the most informative.
 const LAST = new Set(["band_pass", "values"]);
 
@@ -49,6 +49,7 @@ export class Board {
 
   /// Updates the list of outputs of `flowgraph`, and whether frames flow.
   async show(flowgraph) {
+    this.#cards.forEach((card) => card.know(flowgraph));
     const flows = FLOWS.has(flowgraph.state);
     if (flows !== this.#flows) {
       this.#flows = flows;

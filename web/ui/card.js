@@ -5,13 +5,15 @@ import { h, save } from "./dom.js";
 import * as format from "./format.js";
 import { Lines } from "./plots/lines.js";
 import { Matrix } from "./plots/matrix.js";
+import { Sky } from "./plots/sky.js";
 import { Trend } from "./plots/trend.js";
 import { colour } from "./themes.js";
+import { Tuner } from "./tuner.js";
 
 const EVERY_SECONDS = 0.25;
 /// Most traces of a plot.
 const TRACES = 6;
-const PLOTS = { lines: Lines, matrix: Matrix, points: Trend };
+const PLOTS = { lines: Lines, matrix: Matrix, points: Trend, sky: Sky };
 
 export class Card {
   #isPaused = false;
@@ -19,7 +21,7 @@ export class Card {
   /// The newest message of each trace.
   #messages = [];
 
-  /// `spec` describes the plot: `{ block, port, view, select: { axis: index }, traces, shows, colours }`, where `traces` are further
+  /// `spec` describes the plot: `{ block, port, view, select: { axis: index }, traces, shows, colours, tunes }`, where `traces` are further
   /// `{ block, port, select }` drawn with it; `view` is the description of the view in the REST API, `alike` the outputs with frames of the same
   /// type, `[block, port]` each.
   constructor(spec, view, { alike, onChange, onClose }) {
@@ -27,6 +29,8 @@ export class Card {
     this.select = { ...spec.select };
     this.traces = [...(spec.traces ?? [])];
     this.plot = new PLOTS[view.kind](view, spec, onChange);
+    this.plot.showBlock?.(this.block);
+    this.tuner = view.kind === "lines" ? new Tuner(this.plot, { isOn: spec.tunes, onChange }) : null;
     const axes = view.selects.map((axis) => this.#axis(axis));
     const shows = this.plot.choices && h("select", { "aria-label": "kind of drawing", onchange: (event) => {
       this.plot.show(event.target.value);
@@ -41,15 +45,15 @@ export class Card {
     this.caption = h("figcaption", {}, "waiting for a frame");
     const title = `${spec.block}.${spec.port}`;
     const outputs = alike.length > 1 ? this.#outputs(alike) : h("span", { class: "output" }, title);
-    const hasTraces = view.kind !== "matrix" && (alike.length > 1 || view.selects.length > 0);
+    const hasTraces = ["lines", "points"].includes(view.kind) && (alike.length > 1 || view.selects.length > 0);
     this.others = h("span", { class: "traces" });
     this.add = hasTraces && button("+ trace", "add a trace: keeps what is shown, and draws another selection with it", () => this.#addTrace());
     this.element = h("figure", { class: `plot ${view.kind}`, "aria-label": `${view.title} of ${title}`, "data-view": view.name, "data-output": title },
       h("div", { class: "bar" }, h("h3", { title: view.title }, view.title), this.reset, this.pause,
         button("PNG", "save as PNG", () => this.#png()), button(".npy", "save the next frame as .npy", () => this.#npy()),
         button("✕", "remove this plot", () => (this.plot.close(), this.element.remove(), onClose()))),
-      h("div", { class: "bar controls" }, outputs, axes, this.add || "", shows || "", this.plot.range?.element ?? "", this.others),
-      this.plot.element, this.caption);
+      h("div", { class: "bar controls" }, outputs, axes, this.add || "", shows || "", this.plot.range?.element ?? "", this.tuner?.element ?? "", this.others),
+      this.plot.element, this.tuner?.said ?? "", this.caption);
     this.#showTraces();
   }
 
@@ -66,6 +70,7 @@ export class Card {
   #changed() {
     this.#messages = [];
     this.plot.clear();
+    this.plot.showBlock?.(this.block);
     this.element.dataset.output = `${this.block}.${this.port}`;
     this.onChange();
   }
@@ -108,13 +113,18 @@ export class Card {
       h("option", { value: index, selected: index === chosen }, name(index))));
   }
 
+  /// Takes the newest state of the flowgraph, from which follows what can be tuned in the plot.
+  know({ graph }) {
+    if (this.#messages[0]) this.tuner?.show(graph, this.block, this.#messages[0].x);
+  }
+
   get moves() {
     return !this.#isPaused;
   }
 
   /// Specification to store for the next visit.
   spec() {
-    return { block: this.block, port: this.port, view: this.view.name, select: this.select, traces: this.traces, shows: this.plot.shows, colours: this.plot.range?.fixed ?? undefined };
+    return { block: this.block, port: this.port, view: this.view.name, select: this.select, traces: this.traces, shows: this.plot.shows, colours: this.plot.range?.fixed ?? undefined, tunes: this.tuner?.isOn || undefined };
   }
 
   /// Paths of the view of each trace below `/blocks`, with their queries.

@@ -47,6 +47,8 @@ export class HistoryCard {
     return false;
   }
 
+  know() {}
+
   spec() {
     return { gauge: this.gauge, seconds: this.seconds, part: this.part };
   }

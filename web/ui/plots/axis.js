@@ -5,7 +5,7 @@ const FREQUENCIES = [[1e5, 1e6, "MHz"], [1e2, 1e3, "kHz"], [0, 1, "Hz"]];
 const TIMES = [[0.1, 1, "s"], [1e-4, 1e-3, "ms"], [0, 1e-6, "µs"]];
 
 /// Axis of the grid `x` of a view, `{ name, unit, start, step, len }`:
-/// - `unit`, and `label` with name and unit
+/// - `unit`, its size `per`, and `label` with name and unit
 /// - `places`: the positions in that unit, in ascending order; `isReversed` tells whether the values must be reversed
 /// - `text(place)`: a position with its unit, with the digits that distinguish neighbours
 export function axisOf(x) {
@@ -17,7 +17,7 @@ export function axisOf(x) {
   const places = Array.from({ length: len }, (_, index) => (start + step * index) / per);
   const digits = digitsOf(step / per);
   return {
-    unit: shown, label: shown ? `${name} (${shown})` : name, isReversed, places: isReversed ? places.reverse() : places,
+    unit: shown, per, label: shown ? `${name} (${shown})` : name, isReversed, places: isReversed ? places.reverse() : places,
     text: (place) => `${place.toFixed(digits)} ${shown}`.trim(),
   };
 }

@@ -27,6 +27,11 @@ export class Chart {
     this.resize.observe(this.element);
   }
 
+  /// Element with the place of the values, as wide as the horizontal axis.
+  get area() {
+    return this.#plot?.over ?? null;
+  }
+
   close() {
     forgetTheme(this.redraw);
     this.resize.disconnect();

@@ -21,6 +21,14 @@ function table(stops) {
 
 const TABLES = { false: table(VIRIDIS), true: table(CIRCLE) };
 
+const indexOf = (value, low, scale) => Math.min(SHADES - 1, Math.max(0, Math.round((value - low) * scale)));
+
+/// The CSS colour of `value` in the range from `low` to `high`.
+export function shade(value, { low, high, isAngle = false }) {
+  const one = TABLES[isAngle][indexOf(value, low, (SHADES - 1) / Math.max(1e-9, high - low))];
+  return `rgb(${one & 255} ${(one >> 8) & 255} ${(one >> 16) & 255})`;
+}
+
 /// Sets each pixel of `image` to the colour of `value(x, y)` in the range from `low` to `high`; `null` stays transparent.
 export function paint(image, { low, high, isAngle = false }, value) {
   const pixels = new Uint32Array(image.data.buffer);
@@ -30,7 +38,7 @@ export function paint(image, { low, high, isAngle = false }, value) {
   for (let y = 0; y < image.height; y += 1) {
     for (let x = 0; x < image.width; x += 1, pixel += 1) {
       const one = value(x, y);
-      if (one !== null) pixels[pixel] = shades[Math.min(SHADES - 1, Math.max(0, Math.round((one - low) * scale)))];
+      if (one !== null) pixels[pixel] = shades[indexOf(one, low, scale)];
     }
   }
 }

@@ -20,6 +20,10 @@ export class Lines {
   /// One waterfall for each series of a view with waterfalls, so that none begins when it is chosen.
   #waterfalls = [];
   #zoom = new Zoom();
+  /// Horizontal axis of the newest message.
+  axis = null;
+  /// Called after each drawing, and when another part of the axis is shown.
+  onShown = () => {};
 
   /// `spec` has `shows` and `colours` of the last visit, if any; `onChange()` is called when the user changes the colours.
   constructor(view, spec, onChange) {
@@ -28,7 +32,10 @@ export class Lines {
     this.points = view.name === "beams" ? 1024 : 512;
     this.element = h("div", { class: "canvas" });
     // The shown part, for scripts and tests.
-    this.#zoom.onChange(() => (this.element.dataset.zoom = this.#zoom.range?.join(" ") ?? ""));
+    this.#zoom.onChange(() => {
+      this.element.dataset.zoom = this.#zoom.range?.join(" ") ?? "";
+      this.onShown();
+    });
     this.shows = "line";
     if (!(view.name in RANGES_DB)) return;
     this.range = new ColourRange({ least: RANGES_DB[view.name], fixed: spec.colours, onChange: () => (this.#waterfall?.draw(), onChange()) });
@@ -41,6 +48,19 @@ export class Lines {
     this.shows = shows;
     this.range.element.hidden = shows === "line";
     this.#names = "";
+  }
+
+  /// The drawn elements that are as wide as the horizontal axis.
+  get areas() {
+    const all = [...this.#charts, this.#waterfall].map((one) => one?.area);
+    return all.filter((area) => area?.isConnected);
+  }
+
+  /// The shown part of the horizontal axis, `{ low, high }` in its unit.
+  get shown() {
+    const { places } = this.axis;
+    const [low, high] = this.#zoom.of(places[0], places.at(-1));
+    return { low, high: high > low ? high : low + 1 };
   }
 
   get isZoomed() {
@@ -62,6 +82,7 @@ export class Lines {
 
   draw(message) {
     const axis = axisOf(message.x);
+    this.axis = axis;
     const all = message.series.map((one) => ({ ...one, values: axis.isReversed ? [...one.values].reverse() : one.values }));
     const series = Map.groupBy(all, (one) => one.unit);
     const names = all.map((one) => `${one.name} ${one.unit}`).join();
@@ -70,6 +91,7 @@ export class Lines {
     this.#charts.forEach((chart) => chart.draw(axis.places, series.get(chart.unit).map((one) => one.values), axis));
     this.#waterfalls.forEach((waterfall, index) => waterfall.take(message.time_seconds, all[index].values, all[index].unit, axis));
     if (this.#waterfall?.element.isConnected) this.#waterfall.draw();
+    this.onShown();
   }
 
   /// The shown waterfall.

@@ -36,7 +36,10 @@ export class Waterfall {
     Object.assign(this, { zoom, range });
     this.canvas = h("canvas", { role: "img", "aria-label": "waterfall: spectra over time, the newest on top" });
     this.readout = h("p", { class: "readout" });
-    this.element = h("div", { class: "waterfall" }, this.canvas, this.readout);
+    // The place of the values, as wide as the horizontal axis.
+    this.area = h("div", { class: "area" });
+    Object.assign(this.area.style, { left: `${LEFT}px`, right: `${RIGHT}px`, top: `${TOP}px`, height: `${HEIGHT}px` });
+    this.element = h("div", { class: "waterfall" }, this.canvas, this.area, this.readout);
     this.redraw = () => this.draw();
     onTheme(this.redraw);
     zoom.onChange(this.redraw);
