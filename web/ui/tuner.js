@@ -33,7 +33,7 @@ export class Tuner {
       event.preventDefault();
       if (this.#draft !== null) this.#tune(this.#draft, FINEST_HZ);
     };
-    this.element = h("form", { class: "range tuner", novalidate: true, hidden: true, "aria-label": "tuning", onsubmit: send }, this.button, this.select, this.input, this.unit);
+    this.element = h("form", { class: "range tuner", novalidate: true, hidden: true, onsubmit: send }, this.button, this.select, this.input, this.unit);
     this.said = h("p", { class: "said", role: "status", hidden: true });
     plot.onShown = () => this.#paint();
     plot.element.addEventListener("pointerdown", (event) => (this.#pressed = event), true);
