@@ -21,17 +21,17 @@ fn truncated(length: usize, [index, first]: [u16; 2], count: usize) -> Vec<i8> {
 
 /// Returns the code of the data component of B1C.
 pub fn b1c_d(prn: usize) -> Option<Vec<i8>> {
-    Some(truncated(10_243, row(&B1C_D_WEIL, prn)?, CHIPS))
+    Some(truncated(10_243, row(B1C_D_WEIL.as_chunks().0, prn)?, CHIPS))
 }
 
 /// Returns the code of the pilot component of B1C.
 pub fn b1c_p(prn: usize) -> Option<Vec<i8>> {
-    Some(truncated(10_243, row(&B1C_P_WEIL, prn)?, CHIPS))
+    Some(truncated(10_243, row(B1C_P_WEIL.as_chunks().0, prn)?, CHIPS))
 }
 
 /// Returns the secondary code of the pilot component of B1C.
 pub fn b1c_p_secondary(prn: usize) -> Option<Vec<i8>> {
-    Some(truncated(3607, row(&B1C_SECONDARY_WEIL, prn)?, 1800))
+    Some(truncated(3607, row(B1C_SECONDARY_WEIL.as_chunks().0, prn)?, 1800))
 }
 
 /// Combines two registers of 13 stages with feedback from these stages.
@@ -59,5 +59,5 @@ pub fn b2a_d_secondary(_prn: usize) -> Option<Vec<i8>> {
 
 /// Returns the secondary code of the pilot component of B2a.
 pub fn b2a_p_secondary(prn: usize) -> Option<Vec<i8>> {
-    Some(truncated(1021, row(&B2A_SECONDARY_WEIL, prn)?, 100))
+    Some(truncated(1021, row(B2A_SECONDARY_WEIL.as_chunks().0, prn)?, 100))
 }

@@ -57,12 +57,12 @@ fn row<T: Copy>(table: &[T], prn: usize) -> Option<T> {
 
 /// Returns the code of the data component of L1C.
 pub fn l1c_d(prn: usize) -> Option<Vec<i8>> {
-    Some(l1c(row(&L1C_D_WEIL, prn)?))
+    Some(l1c(row(L1C_D_WEIL.as_chunks().0, prn)?))
 }
 
 /// Returns the code of the pilot component of L1C.
 pub fn l1c_p(prn: usize) -> Option<Vec<i8>> {
-    Some(l1c(row(&L1C_P_WEIL, prn)?))
+    Some(l1c(row(L1C_P_WEIL.as_chunks().0, prn)?))
 }
 
 /// Returns a Weil code of 10223 chips, with 7 chips inserted before the one with this index, counted from 1.
@@ -78,7 +78,7 @@ fn l1c([index, insertion]: [u16; 2]) -> Vec<i8> {
 pub fn l1c_overlay(prn: usize) -> Option<Vec<i8>> {
     const LENGTH: usize = 1800;
     let register = |polynomial: u16, state: u16| specified(11, polynomial.into(), state.into());
-    let [polynomial, state] = row(&L1C_OVERLAY, prn)?;
+    let [polynomial, state] = row(L1C_OVERLAY.as_chunks().0, prn)?;
     let first = register(polynomial, state);
     let Some(place) = prn.checked_sub(193) else { return Some(chips(first.take(LENGTH))) };
     let second = register(0o5001, *L1C_OVERLAY_SECOND.get(place)?);
