@@ -239,6 +239,11 @@ pub struct BlockPage {
     /// Current parameters.
     #[schema(value_type = Object)]
     pub parameters: Value,
+    /// Absolute paths of the files that the block runs, also those that do not exist, on the machine of the block: a swap
+    /// takes their edits over.
+    #[serde(default)]
+    #[schema(required)]
+    pub content_files: Vec<String>,
     /// JSON Schema of the parameters; `null` for a copy between devices.
     #[schema(value_type = Option<Object>)]
     pub parameters_schema: Option<Value>,

@@ -56,6 +56,12 @@ fn latency(latencies: &Latencies) -> LatencyInfo {
     }
 }
 
+fn content_files(block: &PlannedBlock) -> Vec<String> {
+    let files = block.configured.content_files().into_iter();
+    let absolute = files.filter_map(|file| std::path::absolute(file).ok());
+    absolute.map(|file| file.display().to_string()).collect()
+}
+
 fn device_jobs(times: JobTimes) -> DeviceJobsInfo {
     DeviceJobsInfo {
         jobs: times.jobs,
@@ -189,6 +195,7 @@ impl Look {
                 })
                 .collect(),
             parameters: serde_json::Value::clone(&block.parameters),
+            content_files: content_files(block),
             parameters_schema: app
                 .control
                 .registry()

@@ -3,6 +3,7 @@
 use super::Kernel;
 use super::declaration::{Declared, Problem};
 use crate::util::python::{BYTE_ORDER_MARK, text_of};
+use fxgraph::access::ExecutedPath;
 use fxgraph::cuda::includes;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Rejection};
@@ -67,8 +68,7 @@ impl KernelFile {
         let rejected = |problem| vec![rejection(parameter, &name, &text, problem)];
         let declared = Declared::read(&text).map_err(rejected)?;
         reject_includes(&text).map_err(rejected)?;
-        let stem = Path::new(&name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        let stem = if file.is_some() { stem } else { "kernel" };
+        let stem = if file.is_some() { stem(&name) } else { "kernel" };
         let kernel = declared.declaration.kernel.clone().unwrap_or_else(|| stem.to_owned());
         if !super::declaration::is_name(&kernel) {
             let message = format!("`{kernel}` cannot be the name of a kernel");
@@ -76,16 +76,14 @@ impl KernelFile {
             return Err(rejected(Problem::of_file(message).help(help)));
         }
         let declared_reference = declared.declaration.reference.as_deref();
-        let reference = match (file, reference_code) {
+        let found = match (file, reference_code) {
             (Some(_), Some(_)) => {
                 let message = "`reference_code` must be given with `code`, not with `file`";
                 let help = "write `reference: NAME.py` into the declaration";
                 return Err(vec![Rejection::parameter("reference_code", message).help(help)]);
             }
             (Some(file), None) => {
-                let beside = file.beside(
-                    &declared_reference.map_or_else(|| format!("{stem}.py"), str::to_owned),
-                );
+                let beside = reference(file, declared_reference);
                 match (text_of(&beside), declared_reference) {
                     (Ok(text), _) => {
                         let whole = Path::new(&*beside).canonicalize().unwrap_or_default();
@@ -105,13 +103,23 @@ impl KernelFile {
             }
             (None, None) => None,
         };
-        Ok(Self { parameter, declared, kernel, reference, text: text.into(), name })
+        Ok(Self { parameter, declared, kernel, reference: found, text: text.into(), name })
     }
 
     /// The diagnostic for `problem`, with its line.
     pub fn rejection(&self, problem: Problem) -> Rejection {
         rejection(self.parameter, &self.name, &self.text, problem)
     }
+}
+
+/// Path of the reference of the kernel in `file`, which the declaration may name.
+pub fn reference(file: &ExecutedPath, declared: Option<&str>) -> ExecutedPath {
+    file.beside(&declared.map_or_else(|| format!("{}.py", stem(file)), str::to_owned))
+}
+
+/// Name of the file at `path` without its extension.
+fn stem(path: &str) -> &str {
+    Path::new(path).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default()
 }
 
 /// The error of the first `#include` that is not a header of fxgraph.

@@ -25,6 +25,7 @@ use fxgraph::{
 };
 use layout::Layout;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Parameters of `kernel`.
@@ -149,6 +150,13 @@ impl KindSpec for Kernel {
         let file = &block.shape.file;
         (&file.text, &file.reference).hash(&mut hasher);
         Some(format!("{} {:016x}", file.name, hasher.finish()))
+    }
+
+    /// The file and the reference.
+    fn content_files(block: &Configured<Self>) -> Vec<PathBuf> {
+        let Some(file) = &block.parameters.file else { return Vec::new() };
+        let reference = block.shape.file.declared.declaration.reference.as_deref();
+        [file, &file::reference(file, reference)].map(|file| PathBuf::from(&**file)).into()
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {

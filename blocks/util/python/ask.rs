@@ -93,6 +93,11 @@ impl Hello {
         })
     }
 
+    /// Paths of the imported files.
+    pub fn imported(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|(path, _, _)| path.as_str())
+    }
+
     /// Texts that identify the imported files.
     pub fn files(&self) -> impl Iterator<Item = String> {
         self.files.iter().map(|(path, changed, size)| format!("{path} {changed} {size}"))

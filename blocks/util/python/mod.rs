@@ -36,6 +36,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -172,6 +173,11 @@ impl KindSpec for Python {
         program.text.hash(&mut hasher);
         hello.files().for_each(|file| file.hash(&mut hasher));
         Some(format!("{} {:016x}", program.name, hasher.finish()))
+    }
+
+    fn content_files(block: &Configured<Self>) -> Vec<PathBuf> {
+        let file = block.parameters.file.as_deref().map(PathBuf::from);
+        file.into_iter().chain(block.shape.hello.imported().map(PathBuf::from)).collect()
     }
 
     fn benchmarks(device: DeviceName) -> Vec<Benchmark> {

@@ -12,6 +12,7 @@ use crate::gpu;
 use crate::port::PortType;
 use crate::tree::{ReadError, Reader};
 use std::any::Any;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A block's parameters, for one of its implementations.
@@ -51,6 +52,10 @@ pub trait AnyConfigured: Any + Send + Sync {
     /// See [`KindSpec::content`].
     fn content(&self) -> Option<String> {
         None
+    }
+    /// See [`KindSpec::content_files`].
+    fn content_files(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
     /// See [`KindSpec::tuned_band`].
     fn tuned_band(&self) -> Option<TunedBand> {
@@ -173,6 +178,10 @@ impl<K: KindSpec> AnyConfigured for Connected<K> {
 
     fn content(&self) -> Option<String> {
         K::content(&self.block)
+    }
+
+    fn content_files(&self) -> Vec<PathBuf> {
+        K::content_files(&self.block)
     }
 
     fn tuned_band(&self) -> Option<TunedBand> {

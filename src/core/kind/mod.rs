@@ -46,6 +46,7 @@ use crate::error::BlockError;
 use crate::examples::{Benchmark, Case};
 use crate::port::PortType;
 use crate::time_base::TimeBase;
+use std::path::PathBuf;
 
 /// Declaration of a kind, written by `#[derive(Kind)]`. Block authors implement [`KindSpec`].
 pub trait Kind: Parameters + Clone + Send + Sync + 'static {
@@ -144,6 +145,12 @@ pub trait KindSpec: Kind {
     /// content differs from the running one, so that a swap replaces it.
     fn content(_block: &Configured<Self>) -> Option<String> {
         None
+    }
+
+    /// Files that [`content`](Self::content) depends on, as named, also those that do not exist: an edit of one of them
+    /// may change the content.
+    fn content_files(_block: &Configured<Self>) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     /// Band that a live parameter moves within the band of the input. Clients offer to tune the block in pictures of
