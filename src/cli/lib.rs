@@ -23,6 +23,7 @@
 //! - `parts`, `deploy`: parts of a flowgraph with hosts, and the files with which an engine runs them
 //! - `kernel_directory`: directories with edited kernels
 //! - `reload`: the flowgraph file of a run, applied again while the flowgraph runs
+//! - `edits`: edits of files, noticed by looking at the files again and again
 //! - `manual`: the pages of the manual that the program generates
 //! - `serve`: options of the HTTP server
 //! - `state`: the file with live values that survive the process
@@ -41,6 +42,7 @@ mod commands;
 mod deploy;
 #[cfg(feature = "tui")]
 mod drawing;
+mod edits;
 mod ending;
 mod estimates;
 mod examples;

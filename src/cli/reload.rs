@@ -1,19 +1,22 @@
-//! The flowgraph file of a run, read again and applied while the flowgraph runs.
+//! The flowgraph file of a run, read again and applied while the flowgraph runs, and the files that its blocks run.
 
 use crate::client::with_help;
 use crate::commands::apply::summary;
+use crate::edits::{self, Files};
 use crate::examples;
 use crate::failure::Failure;
 use crate::flowgraph::{self, Target};
 use crate::signals::Signals;
 use crate::terminal::Terminal;
 use fxgraph::Control;
-use fxgraph::control::{Applied, UpdateError, Updated};
+use fxgraph::control::{Applied, Step, Update, UpdateError, Updated};
 use fxgraph::diagnostic::{Severity, Sources, render_all};
+use fxgraph::flowgraph::Plan;
 use fxgraph::runtime::{EventKind, with_causes};
 use fxgraph_api::changes::UpdateInfo;
-use std::os::unix::fs::MetadataExt;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -22,8 +25,6 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(100);
 /// Number of ticks between two looks at the files: an editor writes within one interval.
 const LOOK: u32 = 5;
-/// Number of looks after which a file that is not there counts as removed.
-const MISSING: u32 = 6;
 /// Help for an update that is not possible while frames flow.
 const RESTART: &str =
     "start the program again, or use `fxgraph apply FILE --restart` (with `run --listen`)";
@@ -38,7 +39,7 @@ pub struct Reload {
 }
 
 impl Reload {
-    /// Starts the thread. With `watches` it looks for changes of the files in `sources`.
+    /// Starts the thread. With `watches` it looks for changes of the files in `sources`, and of those that blocks run.
     pub fn start(
         target: &Target,
         sources: &Sources,
@@ -46,7 +47,8 @@ impl Reload {
         (control, signals): (&Control, &Signals),
         terminal: &Terminal,
     ) -> Self {
-        let mut files = Files::new(target, sources);
+        let mut files = Files::new(paths(target, sources), edits::stamp);
+        let mut code = watches.then(|| Code::of(control));
         let (stop, stopped) = mpsc::channel();
         let source =
             Source { target: target.clone(), control: control.clone(), terminal: terminal.clone() };
@@ -55,9 +57,13 @@ impl Reload {
             let mut ticks = 0;
             while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 ticks += 1;
-                let is_changed = watches && ticks % LOOK == 0 && files.have_changed();
+                let looks = watches && ticks % LOOK == 0;
+                let is_changed = looks && files.are_edited();
                 if signals.take_reload() || is_changed {
                     source.apply(&mut files);
+                }
+                if let Some(code) = code.as_mut().filter(|_| looks) {
+                    source.swap_edited(code);
                 }
             }
         });
@@ -87,63 +93,11 @@ pub fn check_file(target: &Target) -> Result<(), Failure> {
     Err(Failure::failed(format!("the flowgraph is {why}, which cannot be read again")))
 }
 
-/// Time of the last change, number and length of a file.
-type Stamp = (i64, i64, u64, u64);
-
-/// Files of a flowgraph.
-pub struct Files {
-    paths: Vec<PathBuf>,
-    /// Stamps of the files when they were read.
-    applied: Vec<Option<Stamp>>,
-    /// Stamps at the last look.
-    seen: Vec<Option<Stamp>>,
-    /// Number of looks since the last one with other stamps.
-    alike: u32,
-}
-
-impl Files {
-    /// The files in `sources`, as they are now.
-    pub fn new(target: &Target, sources: &Sources) -> Self {
-        let mut files = Self { paths: Vec::new(), applied: Vec::new(), seen: Vec::new(), alike: 0 };
-        files.are_those_of(target, sources);
-        files.note();
-        files
-    }
-
-    /// Takes the files in `sources`, without a look at them.
-    pub fn are_those_of(&mut self, target: &Target, sources: &Sources) {
-        self.paths = sources.iter().map(|source| source.path.clone()).collect();
-        // A file that cannot be read is no source.
-        if self.paths.is_empty() {
-            self.paths.push(target.file.clone());
-        }
-    }
-
-    fn stamps(&self) -> Vec<Option<Stamp>> {
-        let stamp = |path: &PathBuf| {
-            let file = path.metadata().ok()?;
-            Some((file.mtime(), file.mtime_nsec(), file.ino(), file.len()))
-        };
-        self.paths.iter().map(stamp).collect()
-    }
-
-    /// Notes the files as read.
-    pub fn note(&mut self) {
-        self.applied = self.stamps();
-        self.seen.clone_from(&self.applied);
-    }
-
-    /// Whether the files differ from those that were read, and are as they were at the last look. An editor may remove a
-    /// file before it writes the new one: a missing file counts after several looks.
-    pub fn have_changed(&mut self) -> bool {
-        let now = self.stamps();
-        self.alike = if now == self.seen { self.alike + 1 } else { 0 };
-        let looks = if now.iter().all(Option::is_some) { 1 } else { MISSING };
-        let is_settled = self.alike >= looks;
-        let is_changed = is_settled && now != self.applied;
-        self.seen = now;
-        is_changed
-    }
+/// Paths of the flowgraph file of `target` and of the files that it includes.
+pub fn paths(target: &Target, sources: &Sources) -> Vec<PathBuf> {
+    let paths: Vec<PathBuf> = sources.iter().map(|source| source.path.clone()).collect();
+    // A file that cannot be read is no source.
+    if paths.is_empty() { vec![target.file.clone()] } else { paths }
 }
 
 /// The flowgraph file, and the run that it is applied to.
@@ -156,7 +110,7 @@ struct Source {
 impl Source {
     /// Applies the file and says what has become of that.
     fn apply(&self, files: &mut Files) {
-        files.note();
+        files.take();
         let name = self.target.file.display();
         match check_file(&self.target)
             .map_err(|failure| failure.first_line())
@@ -174,13 +128,8 @@ impl Source {
 
     fn made(&self, files: &mut Files) -> Result<String, String> {
         let loaded = flowgraph::load_here(&self.target.file, &self.target.set, Severity::Error);
-        files.are_those_of(&self.target, &loaded.sources);
-        // A change since the files were read is applied next.
-        let read = std::mem::take(&mut files.applied);
-        files.note();
-        if read.len() == files.applied.len() {
-            files.applied = read;
-        }
+        // A change since the files were taken is applied next.
+        files.follow(paths(&self.target, &loaded.sources));
         let style = flowgraph::style(&self.terminal);
         let plan = loaded.result.map_err(|problems| {
             let first = problems.first().map_or("", |problem| &problem.message);
@@ -194,15 +143,20 @@ impl Source {
         let authored = plan.clone();
         let update =
             self.control.owners_update(plan, APPLY).map_err(|error| with_causes(&error))?;
-        let made = self.control.apply_or_restart(&update, false, APPLY, false);
-        let mut info = fxgraph_web::update_info(&update);
+        let text = self.make(&update)?;
+        self.control.note_authored(authored);
+        Ok(text)
+    }
+
+    /// Makes an update, and returns a line on it.
+    fn make(&self, update: &Update) -> Result<String, String> {
+        let made = self.control.apply_or_restart(update, false, APPLY, false);
+        let mut info = fxgraph_web::update_info(update);
         let rejected = |error: UpdateError| match error {
             UpdateError::Restart(_) => with_help(&error.to_string(), [RESTART]),
             error => with_causes(&error),
         };
-        let made = made.map_err(rejected)?;
-        self.control.note_authored(authored);
-        match made {
+        match made.map_err(rejected)? {
             Applied::Restarting => info.is_restarting = true,
             Applied::Updated(Updated { effective_timestamp }) => {
                 info = UpdateInfo { is_made: true, effective_timestamp, ..info };
@@ -211,4 +165,71 @@ impl Source {
         let changed = info.blocks.iter().filter(|block| block.way != "nothing").count();
         Ok(summary(&info, changed, false))
     }
+
+    /// Swaps the blocks whose files were edited, all at one timestamp, and says what has become of that.
+    fn swap_edited(&self, code: &mut Code) {
+        code.follow(&self.control);
+        if !code.files.are_edited() {
+            return;
+        }
+        let edited: Vec<String> =
+            code.files.edited().map(|path| format!("`{}`", path.display())).collect();
+        let edited = edited.join(", ");
+        code.files.take();
+        match self.swapped() {
+            Ok(Some(text)) => self.terminal.note(&format!("{edited}: {text}")),
+            Ok(None) => {}
+            Err(text) => self.terminal.warning(&format!(
+                "{edited}: the edit was not taken over, and the version before runs on\n{text}"
+            )),
+        }
+    }
+
+    /// Updates the flowgraph to what it is with the files as they are now; `None` if no block differs.
+    fn swapped(&self) -> Result<Option<String>, String> {
+        // Not the flowgraph file, whose values would replace those of live updates.
+        let running = self.control.plan_in_force();
+        let update = self.control.update(running.resolved_yaml(), &[]).map_err(|rejected| {
+            let first = rejected.problems.first().map_or("", |problem| &problem.message);
+            self.control.tell(EventKind::Rejected, None, first);
+            let texts = rejected.problems.iter().map(|problem| {
+                let text = format!("{} ({})", problem.message, problem.code);
+                with_help(&text, problem.help.iter().map(String::as_str))
+            });
+            texts.collect::<Vec<_>>().join("\n")
+        })?;
+        if update.blocks.iter().all(|block| block.step == Step::Same) {
+            return Ok(None);
+        }
+        self.make(&update).map(Some)
+    }
+}
+
+/// Files that the blocks of a flowgraph run.
+struct Code {
+    plan: Arc<Plan>,
+    files: Files,
+}
+
+impl Code {
+    fn of(control: &Control) -> Self {
+        let plan = control.plan();
+        let files = Files::new(content_files(&plan), edits::content);
+        Self { plan, files }
+    }
+
+    /// Looks at the files of the flowgraph as it is now: clients may have swapped blocks.
+    fn follow(&mut self, control: &Control) {
+        let plan = control.plan();
+        if !Arc::ptr_eq(&plan, &self.plan) {
+            self.files.follow(content_files(&plan));
+            self.plan = plan;
+        }
+    }
+}
+
+/// Paths of the files that the blocks of `plan` run, each once.
+fn content_files(plan: &Plan) -> Vec<PathBuf> {
+    let files = plan.blocks.iter().flat_map(|block| block.configured.content_files());
+    files.collect::<BTreeSet<_>>().into_iter().collect()
 }

@@ -7,10 +7,11 @@
 //! values, by SIGHUP, `fxgraph apply` or live updates, later values belong to those of the edited file.
 
 use crate::client::with_help;
+use crate::edits::{self, Files};
 use crate::ending::within;
 use crate::failure::Failure;
 use crate::flowgraph::{Target, load_here};
-use crate::reload::Files;
+use crate::reload::paths;
 use crate::terminal::Terminal;
 use fxgraph::Control;
 use fxgraph::diagnostic::{Severity, Sources};
@@ -69,7 +70,7 @@ impl Kept {
         control.keep_live_values(self.authored, self.restored);
         let edited = Edited {
             target: target.clone(),
-            files: Files::new(target, sources),
+            files: Files::new(paths(target, sources), edits::stamp),
             plan: None,
             looked: Instant::now(),
         };
@@ -247,10 +248,10 @@ impl Edited {
             return;
         }
         self.looked = Instant::now();
-        if self.files.have_changed() {
+        if self.files.are_edited() {
+            self.files.take();
             let loaded = load_here(&self.target.file, &self.target.set, Severity::Error);
-            self.files.are_those_of(&self.target, &loaded.sources);
-            self.files.note();
+            self.files.follow(paths(&self.target, &loaded.sources));
             self.plan = loaded.result.ok();
         }
         self.plan = self.plan.take().filter(|plan| !control.note_if_applied(plan));
