@@ -1,14 +1,49 @@
-//! Files of other programs that sources play: their band, and warnings about their content.
+//! Files of other programs that sources play: reading, their band, and warnings about their content.
 
 use fxgraph::access::ReadPath;
 use fxgraph::diagnostic::codes;
+use fxgraph::files::reason;
 use fxgraph::{At, Band, Rejection, Sideband};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 
-/// Warning about values of the header of the file at `path` that contradict each other.
-pub fn contradicts_itself(path: &ReadPath, text: &str) -> Rejection {
-    Rejection::new(codes::IMPLAUSIBLE, At::Parameter("path"), format!("{path}: {text}"))
-        .label("its header contradicts itself")
-        .help("correct the header, or check the time of the stream in the products")
+/// Error about the file at `path`.
+pub fn cannot_read(path: &ReadPath) -> impl Fn(io::Error) -> String {
+    move |error| format!("cannot read {path}: {}", reason(&error))
+}
+
+/// An open file, whose errors name it.
+pub struct PlayedFile {
+    pub file: File,
+    path: ReadPath,
+}
+
+impl PlayedFile {
+    /// Opens the file at `path`.
+    pub fn open(path: &ReadPath) -> Result<Self, String> {
+        Ok(Self { file: path.open().map_err(cannot_read(path))?, path: path.clone() })
+    }
+
+    /// Length in bytes.
+    pub fn length(&self) -> Result<u64, String> {
+        Ok(self.file.metadata().map_err(cannot_read(&self.path))?.len())
+    }
+
+    /// Fills `bytes` with those of the file from `offset` on.
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), String> {
+        self.file.read_exact_at(bytes, offset).map_err(cannot_read(&self.path))
+    }
+}
+
+/// Warnings about values of the header of the file at `path` that contradict each other.
+pub fn contradictions(path: &ReadPath, texts: &[String]) -> Vec<Rejection> {
+    let warning = |text| {
+        Rejection::new(codes::IMPLAUSIBLE, At::Parameter("path"), format!("{path}: {text}"))
+            .label("its header contradicts itself")
+            .help("correct the header, or check the time of the stream in the products")
+    };
+    texts.iter().map(warning).collect()
 }
 
 /// Band of `channels` channels, the middle of all of which is at `middle_hz`. Its sideband is the one that the user

@@ -6,17 +6,14 @@ mod cpu;
 mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
-use crate::io::file_source::Pace;
-use crate::io::pace::{default_catch_up, reject_catch_up};
-use crate::io::played_file::{band, contradicts_itself};
+use crate::io::playback::{FileSource, Playback, PlaybackParameters};
+use crate::io::played_file::{PlayedFile, band, cannot_read, contradictions};
 use fxgraph::access::ReadPath;
-use fxgraph::files::reason;
 use fxgraph::{
     Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Rejection, Sideband, ValidityType,
 };
 use fxgraph_formats::dada::{Header, MAX_HEADER_BYTES};
-use std::fs::File;
 use std::io::Read;
 
 /// Bytes of an output frame of the default size.
@@ -34,14 +31,8 @@ pub struct DadaSource {
     /// Sideband of the samples, if the sign of `BW` is wrong. `lower`: frequencies fall from channel to channel, and values
     /// are the complex conjugates of those of the sky.
     pub sideband: Option<Sideband>,
-    /// Largest number of frames to play.
-    pub frames: Option<u64>,
-    /// Rate of the frames: `full` is as fast as the readers take them.
-    #[param(default)]
-    pub pace: Pace,
-    /// Rate at which a late recording catches up, as a multiple of real time, with `pace: real_time`.
-    #[param(default = default_catch_up())]
-    pub catch_up: f64,
+    #[param(flatten)]
+    playback: PlaybackParameters,
 }
 
 /// Shape of the file and of the output.
@@ -56,12 +47,12 @@ pub struct Shape {
 
 impl DadaSource {
     /// Opens the file and reads its header.
-    fn open(&self) -> Result<(File, Header), String> {
+    fn open(&self) -> Result<(PlayedFile, Header), String> {
         let path = &self.path;
-        let cannot = |error: std::io::Error| format!("cannot read {path}: {}", reason(&error));
-        let file = path.open().map_err(cannot)?;
+        let file = PlayedFile::open(path)?;
         let mut bytes = Vec::new();
-        (&file).take(MAX_HEADER_BYTES as u64).read_to_end(&mut bytes).map_err(cannot)?;
+        let mut header = (&file.file).take(MAX_HEADER_BYTES as u64);
+        header.read_to_end(&mut bytes).map_err(cannot_read(path))?;
         let header =
             Header::parse(&bytes).map_err(|error| format!("cannot use {path}: {error}"))?;
         Ok((file, header))
@@ -71,7 +62,7 @@ impl DadaSource {
         let (file, header) =
             self.open().map_err(|why| Box::new(Rejection::parameter("path", why)))?;
         // A pipe has no length.
-        let there = file.metadata().ok().filter(std::fs::Metadata::is_file);
+        let there = file.file.metadata().ok().filter(std::fs::Metadata::is_file);
         let there = there.map(|there| there.len().saturating_sub(header.header_bytes as u64));
         let usual = there.unwrap_or(FRAME_BYTES).min(FRAME_BYTES);
         let usual = (usual / header.sample_bytes()).max(1);
@@ -136,15 +127,14 @@ impl DadaSource {
 impl KindSpec for DadaSource {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        let clock = block.ports.outputs[0].clock;
-        Ok(Box::new(cpu::Source::new(block.parameters.clone(), &block.shape, clock, env)))
+        let Configured { parameters, shape, .. } = block;
+        let playback = Playback::new(&parameters.playback, block.ports.outputs[0].clock, env);
+        Ok(Box::new(FileSource::new(playback, cpu::Samples::new(parameters, shape, env), env)))
     })];
 
     /// Reads the shape from the header of the file.
     fn ports(&self, _inputs: &[PortType]) -> Checked<Shape> {
-        if let Some(rejection) = reject_catch_up(self.catch_up) {
-            return Err(vec![rejection]);
-        }
+        self.playback.check()?;
         let shape = self.shape().map_err(|rejection| vec![*rejection])?;
         let port = self.port(&shape).map_err(|rejection| vec![*rejection])?;
         Ok((shape, vec![port]))
@@ -152,7 +142,6 @@ impl KindSpec for DadaSource {
 
     fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         let path = &block.parameters.path;
-        let contradictions = block.shape.header.contradictions.iter();
-        contradictions.map(|text| contradicts_itself(path, text)).collect()
+        contradictions(path, &block.shape.header.contradictions)
     }
 }

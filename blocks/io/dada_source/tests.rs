@@ -1,9 +1,8 @@
 //! Files with known samples: complete, truncated, wrong.
 
 use super::*;
-use fxgraph::Time;
-use fxgraph::edge::Harness;
-use fxgraph::{Env, Frame, Next, Ports};
+use crate::io::playback;
+use fxgraph::{Env, Frame, Time};
 use std::sync::Arc;
 
 fn header() -> Header {
@@ -36,17 +35,9 @@ fn play(header: &Header, bytes: u8, json: serde_json::Value) -> Played {
     let mut all = serde_json::json!({ "path": path });
     all.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
     let source: DadaSource = fxgraph::kind::read(&all).unwrap();
-    let outputs = source.outputs(&[]).map_err(|rejections| rejections[0].message.clone())?;
-    let ports = Ports { inputs: vec![], outputs };
     let env = Env::detached("in");
-    let mut harness = Harness::new(source.build(&[], &env).unwrap(), &ports, 64).unwrap();
-    let next = Harness::block_on(async {
-        harness.start().await?;
-        harness.run().await
-    });
-    assert_eq!(next.map_err(|error| error.to_string())?, Next::Finished);
-    let frames = std::iter::from_fn(|| harness.receive(0)).collect();
-    Ok((ports.outputs[0].clone(), frames, env))
+    let (port, frames) = playback::tests::play(&source, &env)?;
+    Ok((port, frames, env))
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! The block: reads frames from a file.
+//! The format: frames of recordings, arrays and plain files.
 
 use super::player::{Recording, Rows};
 use super::{FileSource, archive, plain};
-use crate::io::playback::Playback;
+use crate::io::files::output_file::Report;
+use crate::io::playback::{Format, Step};
 use crate::io::played_file::rest;
-use fxgraph::runtime::{BlockEvents, EventKind};
-use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, PortType, Summary};
+use fxgraph::{Counter, Env, FrameMut, PortType};
 use fxgraph_formats::codes::Codes;
 
 /// The open file.
@@ -18,153 +18,125 @@ enum Open {
     Recording(Box<Recording>),
 }
 
-/// The running block.
-pub struct Source {
+/// Frames of a file.
+pub struct Frames {
     parameters: FileSource,
     port: PortType,
     open: Open,
     /// Levels of packed numbers, and a frame of them as they are in the file.
     packed: Option<(Codes, Vec<u8>)>,
-    frame: u64,
+    /// Number of the next frame, and number of all frames.
+    next: u64,
     frames: u64,
-    playback: Playback,
-    read: Counter,
     missing: Counter,
     after_end: Counter,
-    events: BlockEvents,
-    summary: Summary,
 }
 
-impl Source {
-    /// Creates a source for `port`.
-    pub fn new(parameters: FileSource, port: &PortType, env: &Env) -> Self {
+impl Frames {
+    /// Creates the format for a stream of type `port`.
+    pub fn new(parameters: &FileSource, port: &PortType, env: &Env) -> Self {
         let missing =
             "frames that were in the recording before it was truncated; copy the recording again";
-        let playback = Playback::new(parameters.pace, parameters.catch_up, port.clock, env);
         let packed = parameters.raw.as_ref().and_then(|raw| {
             let codes = raw.packed?.codes()?;
             Some((codes, vec![0; raw.frame_bytes(port)]))
         });
         Self {
-            parameters,
+            parameters: parameters.clone(),
             port: port.clone(),
             open: Open::Nothing,
             packed,
-            frame: 0,
+            next: 0,
             frames: 0,
-            playback,
-            read: env.counters.count("frames_read", "frames played"),
             missing: env.counters.loss("frames_missing", missing),
             after_end: env
                 .counters
                 .count("bytes_after_end", "bytes of a raw file after its last whole frame"),
-            events: env.events.clone(),
-            summary: env.summary.clone(),
         }
     }
 
-    /// Reports a file that lacks the `missing` frames after the first `frames`, because the files in
-    /// `cut` are too short, or that was not finished.
-    fn warn(&self, frames: u64, missing: u64, cut: &[String], is_finished: bool) {
-        let path = &self.parameters.path;
-        let text = if missing > 0 {
+    /// Reports a file that lacks the `missing` frames after the last one, because the files in `cut` are too short, or that
+    /// was not finished.
+    fn warn(&self, missing: u64, cut: &[String], is_finished: bool, report: &mut Report) {
+        let (path, frames) = (&self.parameters.path, self.frames);
+        self.missing.add(missing);
+        if missing > 0 {
             let (all, seconds) = (
                 frames.saturating_add(missing),
                 missing as f64 / self.port.clock.frames_per_second(),
             );
             let cut = if cut.is_empty() { path.to_string() } else { cut.join(", ") };
-            format!(
+            report.warn(format!(
                 "{path} is truncated: the last {missing} of {all} frames ({seconds:.6} s) are missing; too short: {cut}"
-            )
+            ));
         } else if !is_finished {
-            format!("{path} was not closed: frames after the {frames} in the file may be missing")
-        } else {
-            return;
-        };
-        self.missing.add(missing);
-        self.report(&text);
-    }
-
-    fn report(&self, text: &str) {
-        self.events.add(EventKind::Warning, text);
-        self.summary.set(text.to_owned());
-    }
-
-    /// Returns the timestamp of the next frame.
-    fn timestamp(&self) -> Result<u64, String> {
-        if let Open::Recording(recording) = &self.open {
-            return recording.timestamp(self.frame);
+            report.warn(format!(
+                "{path} was not closed: frames after the {frames} in the file may be missing"
+            ));
         }
-        let first = self.parameters.raw.as_ref().map_or(0, |raw| raw.first_timestamp);
-        let step = self.port.clock.samples_per_frame;
-        Ok(first.wrapping_add(self.frame.wrapping_mul(step)))
     }
 
-    fn fill(&mut self, frame: &mut FrameMut) -> Result<(), String> {
-        let timestamp = self.timestamp()?;
-        match &mut self.open {
-            Open::Nothing => Ok(()),
-            Open::Plain(rows) => {
-                let payload = frame.as_mut_slice().map_err(|error| error.to_string())?;
-                match &mut self.packed {
-                    None => rows.read(self.frame, payload)?,
-                    Some((codes, bytes)) => {
-                        rows.read(self.frame, bytes)?;
-                        codes.unpack(bytes, bytemuck::cast_slice_mut(payload));
-                    }
-                }
-                frame.header_mut().timestamp = timestamp;
-                frame.fill_validity(self.port.validity.full);
-                Ok(())
+    /// Reads the next frame of a file that is not a recording.
+    fn read(&mut self, frame: &mut FrameMut) -> Result<(), String> {
+        let Open::Plain(rows) = &self.open else { return Ok(()) };
+        let payload = frame.as_mut_slice().map_err(|error| error.to_string())?;
+        match &mut self.packed {
+            None => rows.read(self.next, payload)?,
+            Some((codes, bytes)) => {
+                rows.read(self.next, bytes)?;
+                codes.unpack(bytes, bytemuck::cast_slice_mut(payload));
             }
-            Open::Recording(recording) => recording.read(self.frame, frame),
         }
+        frame.fill_validity(self.port.validity.full);
+        Ok(())
     }
 }
 
-impl Block for Source {
-    fn start(&mut self) -> Result<(), BlockError> {
+impl Format for Frames {
+    fn open(&mut self, report: &mut Report) -> Result<(), String> {
         let path = &self.parameters.path;
-        let there = if let Some(raw) = &self.parameters.raw {
-            let rows = plain::rows(path, raw, &self.port).map_err(BlockError::new)?;
-            let frames = rows.count;
-            self.warn(frames, rows.missing, &[], true);
+        if let Some(raw) = &self.parameters.raw {
+            let rows = plain::rows(path, raw, &self.port)?;
+            self.frames = rows.count;
+            self.warn(rows.missing, &[], true, report);
             self.after_end.add(rows.rest());
             let frame_bytes = raw.frame_bytes(&self.port) as u64;
             if rows.missing == 0
-                && let Some(text) = rest(path, rows.bytes, frames, frame_bytes)
+                && let Some(text) = rest(path, rows.bytes, rows.count, frame_bytes)
             {
-                self.report(&text);
+                report.warn(text);
             }
             self.open = Open::Plain(rows);
-            frames
         } else {
-            let (side, _) = archive::side_file(path).map_err(BlockError::new)?;
-            let recording = Recording::open(path, &side, &self.port).map_err(BlockError::new)?;
-            let frames = recording.frames;
-            self.warn(frames, recording.missing, &recording.cut, side.complete);
+            let (side, _) = archive::side_file(path)?;
+            let recording = Recording::open(path, &side, &self.port)?;
+            self.frames = recording.frames;
+            self.warn(recording.missing, &recording.cut, side.complete, report);
             self.open = Open::Recording(Box::new(recording));
-            frames
-        };
-        self.frames = self.parameters.frames.map_or(there, |most| most.min(there));
+        }
         Ok(())
     }
 
-    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        if io.stopping || self.frame == self.frames {
-            return Ok(Next::Finished);
+    fn find(&mut self, _: &mut Report) -> Result<Step, String> {
+        if self.next == self.frames {
+            return Ok(Step::End);
         }
-        let timestamp = self.timestamp().map_err(BlockError::new)?;
-        let early = self.playback.early(timestamp);
-        if !early.is_zero() {
-            return Ok(Next::After(early));
+        Ok(Step::Frame(match &self.open {
+            Open::Recording(recording) => recording.timestamp(self.next)?,
+            Open::Nothing | Open::Plain(_) => {
+                let first = self.parameters.raw.as_ref().map_or(0, |raw| raw.first_timestamp);
+                let step = self.port.clock.samples_per_frame;
+                first.wrapping_add(self.next.wrapping_mul(step))
+            }
+        }))
+    }
+
+    fn fill(&mut self, frame: &mut FrameMut) -> Result<(), String> {
+        match &mut self.open {
+            Open::Recording(recording) => recording.read(self.next, frame)?,
+            Open::Nothing | Open::Plain(_) => self.read(frame)?,
         }
-        let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        self.fill(&mut frame).map_err(BlockError::new)?;
-        io.outputs[0].push(frame);
-        self.playback.sent();
-        self.frame += 1;
-        self.read.add(1);
-        Ok(Next::Again)
+        self.next += 1;
+        Ok(())
     }
 }

@@ -7,7 +7,7 @@ mod player;
 
 use crate::common::axes;
 use crate::common::nyquist::{self, MAX_NYQUIST_ZONE};
-use crate::io::pace::{default_catch_up, reject_catch_up};
+use crate::io::playback::{self, Playback, PlaybackParameters};
 use crate::util::null_source::{AxisParameter, BandParameter, NullSource, Pattern};
 use fxgraph::access::ReadPath;
 use fxgraph::diagnostic::codes;
@@ -28,27 +28,10 @@ pub struct FileSource {
     /// File to play: a recording (`.npy` or `.npz`), or with `raw` an array of `numpy.save` or any
     /// other file.
     pub path: ReadPath,
-    /// Largest number of frames to play.
-    pub frames: Option<u64>,
-    /// Rate of the frames.
-    #[param(default)]
-    pub pace: Pace,
-    /// Rate at which a late recording catches up, as a multiple of real time, with `pace: real_time`.
-    #[param(default = default_catch_up())]
-    pub catch_up: f64,
+    #[param(flatten)]
+    playback: PlaybackParameters,
     /// Description of a file that is not a recording.
     pub raw: Option<Raw>,
-}
-
-/// Rate of the frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Pace {
-    /// As fast as the readers take frames.
-    #[default]
-    Full,
-    /// At the intervals of their timestamps.
-    RealTime,
 }
 
 /// Description of a file that is not a recording.
@@ -276,15 +259,16 @@ impl FileSource {
 impl KindSpec for FileSource {
     type Shape = ();
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        Ok(Box::new(cpu::Source::new(block.parameters.clone(), &block.ports.outputs[0], env)))
+        let (parameters, port) = (&block.parameters, &block.ports.outputs[0]);
+        let playback = Playback::new(&parameters.playback, port.clock, env);
+        let format = cpu::Frames::new(parameters, port, env);
+        Ok(Box::new(playback::FileSource::new(playback, format, env)))
     })];
 
     /// Reads the description from the file, the only source of a recording's type.
     fn ports(&self, _inputs: &[PortType]) -> Checked<()> {
-        match reject_catch_up(self.catch_up) {
-            None => Ok(((), vec![self.port()?])),
-            Some(rejection) => Err(vec![rejection]),
-        }
+        self.playback.check()?;
+        Ok(((), vec![self.port()?]))
     }
 
     fn warnings(block: &Configured<Self>) -> Vec<Rejection> {

@@ -5,7 +5,7 @@ use super::*;
 use crate::io::file_sink::FileSink;
 use crate::io::files::output_file::of_another_process;
 use fxgraph::edge::Harness;
-use fxgraph::{Axis, Band, Clock, Dtype, Env, Frame, Next, Ports, Sideband, ValidityType};
+use fxgraph::{Axis, Band, Clock, Dtype, Env, Frame, Ports, Sideband, ValidityType};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -54,26 +54,12 @@ pub fn record(path: &str, dtype: Dtype) {
 }
 
 pub fn source(path: &str) -> FileSource {
-    FileSource { path: path.into(), frames: None, pace: Pace::Full, catch_up: 1.25, raw: None }
+    serde_json::from_value(serde_json::json!({ "path": path })).unwrap()
 }
 
 /// Plays all frames, or returns the error.
 pub fn play(source: &FileSource) -> Result<(PortType, Vec<Arc<Frame>>), String> {
-    play_in(source, &Env::detached("in"))
-}
-
-fn play_in(source: &FileSource, env: &Env) -> Result<(PortType, Vec<Arc<Frame>>), String> {
-    let first = |rejections: Vec<Rejection>| rejections[0].message.clone();
-    let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).map_err(first)? };
-    let block = source.build(&ports.inputs, env).unwrap();
-    let mut harness = Harness::new(block, &ports, 8).unwrap();
-    let next = Harness::block_on(async {
-        harness.start().await?;
-        harness.run().await
-    });
-    assert_eq!(next.map_err(|error| error.to_string())?, Next::Finished);
-    let frames = std::iter::from_fn(|| harness.receive(0)).collect();
-    Ok((ports.outputs[0].clone(), frames))
+    playback::tests::play(source, &Env::detached("in"))
 }
 
 #[test]
@@ -108,17 +94,13 @@ fn plain_data_is_played_as_whole_frames() {
         "first_timestamp": 80, "header_bytes": 3,
     });
     let raw = Some(serde_json::from_value(raw).unwrap());
-    let source = FileSource {
-        path: path.as_path().into(),
-        frames: Some(3),
-        pace: Pace::Full,
-        catch_up: 1.25,
-        raw,
-    };
+    let mut source = FileSource { raw, ..source(&path.display().to_string()) };
+    source.playback.frames = Some(3);
     let (_, frames) = play(&source).unwrap();
     let seen = |frame: &Arc<Frame>| (frame.header().timestamp, frame.as_slice::<u8>().unwrap()[0]);
     assert_eq!(frames.iter().map(seen).collect::<Vec<_>>(), [(80, 3), (88, 13), (96, 23)]);
-    assert_eq!(play(&FileSource { frames: None, ..source }).unwrap().1.len(), 4);
+    source.playback.frames = None;
+    assert_eq!(play(&source).unwrap().1.len(), 4);
 }
 
 /// Plays the array of `shape` and NumPy type `descr` with the bytes 0, 1, 2, ...
@@ -181,7 +163,7 @@ fn truncated_numpy_array_is_played_with_a_warning() {
     let raw = Some(serde_json::from_value(raw).unwrap());
     let source = FileSource { raw, ..source(&path.display().to_string()) };
     let env = Env::detached("in");
-    assert_eq!(play_in(&source, &env).unwrap().1.len(), 4);
+    assert_eq!(playback::tests::play(&source, &env).unwrap().1.len(), 4);
     let said = env.summary.get();
     assert!(
         said.contains("is truncated: the last 6 of 10 frames (3.000000 s) are missing"),
@@ -306,7 +288,7 @@ fn truncated_recording_plays_complete_frames_and_counts_the_others() {
         for cut in [0, 1, 96, 97, 3 * 96] {
             fs::write(&path, &whole[..end - cut]).unwrap();
             let env = Env::detached("in");
-            let (_, frames) = play_in(&source(&name), &env).unwrap();
+            let (_, frames) = playback::tests::play(&source(&name), &env).unwrap();
             assert!(
                 frames.iter().zip(0..).all(|(f, n)| f.as_slice::<u8>().unwrap()[1] == byte(n, 1))
             );
@@ -381,7 +363,8 @@ fn real_time_pace_follows_the_timestamps() {
     let text = fs::read_to_string(&side).unwrap().replace("1000000.0", "200.0");
     fs::write(&side, text).unwrap();
     let began = std::time::Instant::now();
-    let source = FileSource { pace: Pace::RealTime, ..source(&name) };
+    let mut source = source(&name);
+    source.playback.pace = playback::Pace::RealTime;
     assert_eq!(play(&source).unwrap().1.len(), 3);
     let took = began.elapsed();
     assert!(took >= std::time::Duration::from_millis(160), "{took:?}");
@@ -403,7 +386,7 @@ fn rest_of_plain_data_is_counted_and_a_file_shorter_than_a_frame_says_so() {
         let raw = Some(serde_json::from_value(raw.clone()).unwrap());
         let source = FileSource { raw, ..source(&path.display().to_string()) };
         let env = Env::detached("in");
-        assert_eq!(play_in(&source, &env).unwrap().1.len(), frames);
+        assert_eq!(playback::tests::play(&source, &env).unwrap().1.len(), frames);
         let counters = env.counters.list();
         let counter = counters.iter().find(|named| named.name == "bytes_after_end").unwrap();
         assert_eq!(counter.counter.get(), rest);

@@ -6,16 +6,14 @@ mod cpu;
 mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
-use crate::io::file_source::Pace;
-use crate::io::pace::{default_catch_up, reject_catch_up};
+use crate::io::playback::{FileSource, Playback, PlaybackParameters};
+use crate::io::played_file::PlayedFile;
 use fxgraph::access::ReadPath;
-use fxgraph::files::reason;
 use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Rejection, Resources, Time, ValidityType,
 };
 use fxgraph_formats::filterbank::Header;
-use std::fs::File;
 use std::io::BufReader;
 
 /// Parameters of `filterbank_source`.
@@ -27,14 +25,8 @@ pub struct FilterbankSource {
     /// Spectra of a frame.
     #[param(default = 1024, range = 1..=1_048_576)]
     pub spectra_per_frame: usize,
-    /// Largest number of frames to play.
-    pub frames: Option<u64>,
-    /// Rate of the frames: `full` (as fast as the readers take them) or `real_time`.
-    #[param(default)]
-    pub pace: Pace,
-    /// Rate at which a late source catches up, as a multiple of real time, with `pace: real_time`.
-    #[param(default = default_catch_up())]
-    pub catch_up: f64,
+    #[param(flatten)]
+    playback: PlaybackParameters,
 }
 
 /// Content of the file.
@@ -46,10 +38,10 @@ pub struct Content {
 }
 
 /// Opens the file and reads its header.
-fn open(path: &ReadPath) -> Result<(File, Content), String> {
-    let file = path.open().map_err(|error| format!("cannot read {path}: {}", reason(&error)))?;
-    let (header, start) =
-        Header::read(BufReader::new(&file)).map_err(|why| format!("cannot use {path}: {why}"))?;
+fn open(path: &ReadPath) -> Result<(PlayedFile, Content), String> {
+    let file = PlayedFile::open(path)?;
+    let (header, start) = Header::read(BufReader::new(&file.file))
+        .map_err(|why| format!("cannot use {path}: {why}"))?;
     Ok((file, Content { header, start }))
 }
 
@@ -90,15 +82,14 @@ impl FilterbankSource {
 impl KindSpec for FilterbankSource {
     type Shape = Content;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        let (parameters, content) = (block.parameters.clone(), block.shape.clone());
-        Ok(Box::new(cpu::Source::new(parameters, content, block.ports.outputs[0].clock, env)))
+        let Configured { parameters, shape, .. } = block;
+        let playback = Playback::new(&parameters.playback, block.ports.outputs[0].clock, env);
+        Ok(Box::new(FileSource::new(playback, cpu::Spectra::new(parameters, shape, env), env)))
     })];
 
     /// Reads the header of the file, the only source of the stream's type.
     fn ports(&self, _inputs: &[PortType]) -> Checked<Content> {
-        if let Some(rejection) = reject_catch_up(self.catch_up) {
-            return Err(vec![rejection]);
-        }
+        self.playback.check()?;
         let reject = |message: String| vec![Rejection::parameter("path", message)];
         let (_, content) = open(&self.path).map_err(reject)?;
         let port = self

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::io::filterbank_sink::FilterbankSink;
+use crate::io::playback;
 use fxgraph::edge::Harness;
-use fxgraph::{Env, Frame, Next, Ports};
+use fxgraph::{Env, Frame, Ports};
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
@@ -32,19 +33,10 @@ type Played = (PortType, Vec<Arc<Frame>>, String, Vec<u64>);
 
 /// Plays all frames, or returns the error; also returns the text of warnings, and the counters.
 fn play(source: &FilterbankSource) -> Result<Played, String> {
-    let first = |rejections: Vec<Rejection>| rejections[0].message.clone();
     let env = Env::detached("in");
-    let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).map_err(first)? };
-    let block = source.build(&[], &env).unwrap();
-    let mut harness = Harness::new(block, &ports, 64).unwrap();
-    let next = Harness::block_on(async {
-        harness.start().await?;
-        harness.run().await
-    });
-    assert_eq!(next.map_err(|error| error.to_string())?, Next::Finished);
-    let frames = std::iter::from_fn(|| harness.receive(0)).collect();
+    let (port, frames) = playback::tests::play(source, &env)?;
     let counters = env.counters.list().iter().map(|named| named.counter.get()).collect();
-    Ok((ports.outputs[0].clone(), frames, env.summary.get(), counters))
+    Ok((port, frames, env.summary.get(), counters))
 }
 
 fn file(directory: &Path, header: &Header, spectra: &[u8]) -> std::path::PathBuf {
@@ -74,7 +66,8 @@ fn stream_has_the_times_frequencies_and_values_of_the_file() {
     );
     assert_eq!(frames[1].as_slice::<f32>().unwrap(), [&values[32..], &[0.0; 16]].concat());
     assert_eq!(counters, [2, 0]);
-    let one = FilterbankSource { frames: Some(1), ..source(&path, 4) };
+    let mut one = source(&path, 4);
+    one.playback.frames = Some(1);
     assert_eq!(play(&one).unwrap().1.len(), 1);
 }
 

@@ -1,11 +1,8 @@
 //! Blocks of a file, one after the other.
 
+use crate::io::played_file::PlayedFile;
 use fxgraph::access::ReadPath;
-use fxgraph::files::reason;
 use fxgraph_formats::guppi::{Header, HeaderError, MAX_HEADER_BYTES};
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 
 /// Bytes in which most headers are complete.
 const USUAL_HEADER_BYTES: usize = 1 << 14;
@@ -32,7 +29,7 @@ pub enum Found {
 
 /// Blocks of a file.
 pub struct Blocks {
-    file: File,
+    file: PlayedFile,
     path: String,
     /// Offset of the next header in bytes.
     next: u64,
@@ -42,26 +39,19 @@ pub struct Blocks {
 impl Blocks {
     /// Opens the file at `path`.
     pub fn open(path: &ReadPath) -> Result<Self, String> {
-        let file = path.open();
-        let file = file.map_err(|error| format!("cannot read {path}: {}", reason(&error)))?;
+        let file = PlayedFile::open(path)?;
         Ok(Self { file, path: path.to_string(), next: 0, buffer: Vec::new() })
-    }
-
-    fn says(&self, error: &io::Error) -> String {
-        format!("cannot read {}: {}", self.path, reason(error))
     }
 
     /// Reads up to `bytes` bytes from the next header on.
     fn fill(&mut self, bytes: u64) -> Result<(), String> {
         self.buffer.resize(bytes as usize, 0);
-        let read = self.file.read_exact_at(&mut self.buffer, self.next);
-        read.map_err(|error| self.says(&error))
+        self.file.read(self.next, &mut self.buffer)
     }
 
     /// Finds the next block.
     pub fn next(&mut self) -> Result<Found, String> {
-        let length = self.file.metadata().map_err(|error| self.says(&error))?.len();
-        let left = length.saturating_sub(self.next);
+        let left = self.file.length()?.saturating_sub(self.next);
         if left == 0 {
             return Ok(Found::End);
         }
@@ -96,6 +86,6 @@ impl Blocks {
 
     /// Reads the bytes at `offset` of the file.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), String> {
-        self.file.read_exact_at(into, offset).map_err(|error| self.says(&error))
+        self.file.read(offset, into)
     }
 }

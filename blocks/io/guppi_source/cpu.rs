@@ -1,20 +1,17 @@
-//! The block: reads heaps from a file.
+//! The format: blocks with a header each, which are cut into heaps.
 
-use super::blocks::{Block as FileBlock, Blocks, Found};
+use super::blocks::{Block, Blocks, Found};
 use super::{GuppiSource, Shape};
 use crate::io::files::output_file::Report;
-use crate::io::playback::Playback;
+use crate::io::playback::{Format, Step};
 use fxgraph::changes::MAX_TIMESTAMP;
-use fxgraph::{Block, BlockError, Clock, Counter, Env, FrameMut, Io, Next};
+use fxgraph::{Counter, Env, FrameMut};
 use fxgraph_formats::codes::Codes;
 use fxgraph_formats::guppi::TwoBit;
 
-/// Blocks that are passed over in one call of `work`.
-const MAX_PASSED: usize = 64;
-
 /// The block at work.
 struct Current {
-    block: Box<FileBlock>,
+    block: Box<Block>,
     /// Number of its first spectrum.
     first: u64,
     /// Number of its next heap.
@@ -24,13 +21,13 @@ struct Current {
 /// Result of the search for the block after the one at work.
 enum Following {
     /// A block to play, and the number of its first spectrum.
-    Block(Box<FileBlock>, u64),
+    Block(Box<Block>, u64),
     /// The file has ended.
     End,
 }
 
-/// The running block.
-pub struct Source {
+/// Heaps of a file.
+pub struct Heaps {
     parameters: GuppiSource,
     shape: Shape,
     blocks: Option<Blocks>,
@@ -42,10 +39,6 @@ pub struct Source {
     /// Levels of numbers of 2 bits, and these numbers as they are in the file.
     codes: Option<Codes>,
     packed: Vec<u8>,
-    played: u64,
-    playback: Playback,
-    report: Report,
-    frames: Counter,
     missing: Counter,
     dropped: Counter,
     late: Counter,
@@ -55,14 +48,13 @@ pub struct Source {
     overlap: Counter,
 }
 
-impl Source {
-    /// Creates the block.
-    pub fn new(parameters: GuppiSource, shape: &Shape, clock: Clock, env: &Env) -> Self {
+impl Heaps {
+    /// Creates the format for the block of `env`.
+    pub fn new(parameters: &GuppiSource, shape: &Shape, env: &Env) -> Self {
         let counters = &env.counters;
         let two_bit = parameters.two_bit.map(TwoBit::from);
         Self {
-            playback: Playback::new(parameters.pace, parameters.catch_up, clock, env),
-            parameters,
+            parameters: parameters.clone(),
             shape: shape.clone(),
             blocks: None,
             current: None,
@@ -70,9 +62,6 @@ impl Source {
             next_spectrum: None,
             codes: two_bit.and_then(TwoBit::codes),
             packed: Vec::new(),
-            played: 0,
-            report: Report::new(env),
-            frames: counters.count("frames_read", "frames played"),
             missing: counters.loss(
                 "spectra_missing",
                 "spectra between blocks that are not in the file, by their packet index",
@@ -103,14 +92,14 @@ impl Source {
     }
 
     /// Looks at the next block of the file. `None` if it is dropped.
-    fn find(&mut self) -> Result<Option<Following>, BlockError> {
+    fn follow(&mut self, report: &mut Report) -> Result<Option<Following>, String> {
         let Some(blocks) = &mut self.blocks else { return Ok(Some(Following::End)) };
-        let block = match blocks.next().map_err(BlockError::new)? {
+        let block = match blocks.next()? {
             Found::Block(block) => block,
             Found::Incomplete(bytes) => {
                 self.truncated.add(bytes);
                 let path = &self.parameters.path;
-                self.report.warn(format!("{path} is truncated: its last block is incomplete"));
+                report.warn(format!("{path} is truncated: its last block is incomplete"));
                 return Ok(Some(Following::End));
             }
             Found::Zeros(bytes) => {
@@ -128,10 +117,9 @@ impl Source {
         let end = first.saturating_add(block.header.spectra()).saturating_mul(self.shape.step);
         if end >= MAX_TIMESTAMP {
             let (path, index) = (&self.parameters.path, block.header.packet_index);
-            let message = format!(
+            return Err(format!(
                 "cannot use a block of {path}: PKTIDX {index} is beyond the range of timestamps, up to 2^62"
-            );
-            return Err(BlockError::new(message));
+            ));
         }
         if expected.is_some_and(|expected| first < expected) {
             self.late.add(1);
@@ -172,88 +160,55 @@ impl Source {
         self.current = Some(Current { block, first, heap: 0 });
         true
     }
+}
 
-    /// Reads a heap of a block.
-    fn fill(
-        &mut self,
-        frame: &mut FrameMut,
-        block: &FileBlock,
-        heap: u64,
-    ) -> Result<(), BlockError> {
-        let Some(blocks) = &self.blocks else { return Ok(()) };
-        let header = &self.shape.header;
+impl Format for Heaps {
+    fn open(&mut self, _: &mut Report) -> Result<(), String> {
+        self.blocks = Some(Blocks::open(&self.parameters.path)?);
+        Ok(())
+    }
+
+    fn find(&mut self, report: &mut Report) -> Result<Step, String> {
+        if let Some(current) = self.current.as_ref().filter(|current| self.has_heap(current)) {
+            let spectrum = current.first + current.heap * self.shape.spectra;
+            return Ok(Step::Frame(spectrum * self.shape.step));
+        }
+        match self.following.take() {
+            None => self.following = self.follow(report)?,
+            Some(following) => {
+                if !self.advance(following) {
+                    return Ok(Step::End);
+                }
+            }
+        }
+        Ok(Step::Further)
+    }
+
+    fn fill(&mut self, frame: &mut FrameMut) -> Result<(), String> {
+        let (Some(blocks), Some(current)) = (&self.blocks, &mut self.current) else {
+            return Ok(());
+        };
+        let (header, heap) = (&self.shape.header, current.heap);
         let unit = header.unit_bits();
         let row_bytes = self.shape.spectra * unit / 8;
         let offset = |row: usize| {
-            block.offset + row as u64 * (header.spectra() * unit / 8) + heap * row_bytes
+            current.block.offset + row as u64 * (header.spectra() * unit / 8) + heap * row_bytes
         };
-        let payload = frame.as_mut_slice::<u8>()?;
-        let Some(codes) = &self.codes else {
+        frame.fill_validity(u32::from(current.block.header.dropped < 1.0));
+        let payload = frame.as_mut_slice::<u8>().map_err(|error| error.to_string())?;
+        if let Some(codes) = &self.codes {
+            self.packed.resize(row_bytes as usize, 0);
+            let payload: &mut [i8] = bytemuck::cast_slice_mut(payload);
+            for (row, out) in payload.chunks_exact_mut(4 * row_bytes as usize).enumerate() {
+                blocks.read(offset(row), &mut self.packed)?;
+                codes.unpack(&self.packed, out);
+            }
+        } else {
             for (row, out) in payload.chunks_exact_mut(row_bytes as usize).enumerate() {
-                blocks.read(offset(row), out).map_err(BlockError::new)?;
+                blocks.read(offset(row), out)?;
             }
-            return Ok(());
-        };
-        self.packed.resize(row_bytes as usize, 0);
-        let payload: &mut [i8] = bytemuck::cast_slice_mut(payload);
-        for (row, out) in payload.chunks_exact_mut(4 * row_bytes as usize).enumerate() {
-            blocks.read(offset(row), &mut self.packed).map_err(BlockError::new)?;
-            codes.unpack(&self.packed, out);
         }
+        current.heap += 1;
         Ok(())
-    }
-
-    /// Plays the next heap of `current`.
-    fn play(&mut self, io: &mut Io<'_>, current: &Current) -> Result<Next, BlockError> {
-        let Current { block, first, heap } = current;
-        let timestamp = (first + heap * self.shape.spectra) * self.shape.step;
-        let wait = self.playback.early(timestamp);
-        if !wait.is_zero() {
-            return Ok(Next::After(wait));
-        }
-        let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        self.fill(&mut frame, block, *heap)?;
-        frame.header_mut().timestamp = timestamp;
-        frame.fill_validity(u32::from(block.header.dropped < 1.0));
-        io.outputs[0].push(frame);
-        self.playback.sent();
-        self.frames.add(1);
-        self.played += 1;
-        Ok(Next::Again)
-    }
-}
-
-impl Block for Source {
-    fn start(&mut self) -> Result<(), BlockError> {
-        self.blocks = Some(Blocks::open(&self.parameters.path).map_err(BlockError::new)?);
-        Ok(())
-    }
-
-    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        let is_over = self.parameters.frames.is_some_and(|most| self.played >= most);
-        if io.stopping || is_over {
-            return Ok(Next::Finished);
-        }
-        for _ in 0..MAX_PASSED {
-            if let Some(mut current) = self.current.take() {
-                if self.has_heap(&current) {
-                    let before = self.played;
-                    let next = self.play(io, &current);
-                    current.heap += self.played - before;
-                    self.current = Some(current);
-                    return next;
-                }
-                self.current = Some(current);
-            }
-            match self.following.take() {
-                None => self.following = self.find()?,
-                Some(following) => {
-                    if !self.advance(following) {
-                        return Ok(Next::Finished);
-                    }
-                }
-            }
-        }
-        Ok(Next::Again)
     }
 }

@@ -7,9 +7,8 @@ mod cpu;
 mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
-use crate::io::file_source::Pace;
-use crate::io::pace::{default_catch_up, reject_catch_up};
-use crate::io::played_file::{band, contradicts_itself};
+use crate::io::playback::{FileSource, Playback, PlaybackParameters};
+use crate::io::played_file::{band, contradictions};
 use blocks::{Blocks, Found};
 use fxgraph::access::ReadPath;
 use fxgraph::{
@@ -39,14 +38,8 @@ pub struct GuppiSource {
     /// Sideband of the values, if the sign of `OBSBW` is wrong. `lower`: frequencies fall from channel to channel, and values
     /// are the complex conjugates of those of the sky.
     pub sideband: Option<Sideband>,
-    /// Largest number of frames to play.
-    pub frames: Option<u64>,
-    /// Rate of the frames: `full` is as fast as the readers take them.
-    #[param(default)]
-    pub pace: Pace,
-    /// Rate at which a late recording catches up, as a multiple of real time, with `pace: real_time`.
-    #[param(default = default_catch_up())]
-    pub catch_up: f64,
+    #[param(flatten)]
+    playback: PlaybackParameters,
 }
 
 /// Convention of 2-bit numbers.
@@ -174,15 +167,14 @@ impl GuppiSource {
 impl KindSpec for GuppiSource {
     type Shape = Shape;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        let clock = block.ports.outputs[0].clock;
-        Ok(Box::new(cpu::Source::new(block.parameters.clone(), &block.shape, clock, env)))
+        let Configured { parameters, shape, .. } = block;
+        let playback = Playback::new(&parameters.playback, block.ports.outputs[0].clock, env);
+        Ok(Box::new(FileSource::new(playback, cpu::Heaps::new(parameters, shape, env), env)))
     })];
 
     /// Reads the shape from the first header of the file.
     fn ports(&self, _inputs: &[PortType]) -> Checked<Shape> {
-        if let Some(rejection) = reject_catch_up(self.catch_up) {
-            return Err(vec![rejection]);
-        }
+        self.playback.check()?;
         let shape = self.shape().map_err(|rejection| vec![*rejection])?;
         let port = self.port(&shape).map_err(|rejection| vec![*rejection])?;
         Ok((shape, vec![port]))
@@ -190,7 +182,6 @@ impl KindSpec for GuppiSource {
 
     fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         let path = &block.parameters.path;
-        let contradictions = block.shape.header.contradictions.iter();
-        contradictions.map(|text| contradicts_itself(path, text)).collect()
+        contradictions(path, &block.shape.header.contradictions)
     }
 }

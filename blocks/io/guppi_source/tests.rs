@@ -1,9 +1,8 @@
 //! Files with known blocks: complete, damaged, with gaps.
 
 use super::*;
-use fxgraph::Time;
-use fxgraph::edge::Harness;
-use fxgraph::{Env, Frame, Next, Ports};
+use crate::io::playback;
+use fxgraph::{Env, Frame, Time};
 use std::sync::Arc;
 
 /// A block of 2 channels, 32 spectra and 1 polarisation; bytes count up from `first`.
@@ -47,17 +46,9 @@ fn play(bytes: &[u8], json: serde_json::Value) -> Played {
     let mut all = serde_json::json!({ "path": path });
     all.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
     let source: GuppiSource = fxgraph::kind::read(&all).unwrap();
-    let outputs = source.outputs(&[]).map_err(|rejections| rejections[0].message.clone())?;
-    let ports = Ports { inputs: vec![], outputs };
     let env = Env::detached("in");
-    let mut harness = Harness::new(source.build(&[], &env).unwrap(), &ports, 64).unwrap();
-    let next = Harness::block_on(async {
-        harness.start().await?;
-        harness.run().await
-    });
-    assert_eq!(next.map_err(|error| error.to_string())?, Next::Finished);
-    let frames = std::iter::from_fn(|| harness.receive(0)).collect();
-    Ok((ports.outputs[0].clone(), frames, env))
+    let (port, frames) = playback::tests::play(&source, &env)?;
+    Ok((port, frames, env))
 }
 
 fn count(env: &Env, name: &str) -> u64 {

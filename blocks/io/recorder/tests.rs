@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::io::file_source::{FileSource, Pace};
+use crate::io::file_source::FileSource;
+use crate::io::playback;
 use fxgraph::edge::Harness;
 use fxgraph::recording::Recorder as StreamRecorder;
 use fxgraph::recording::{RecorderState, Trigger};
@@ -67,17 +68,10 @@ fn page_lists_every_kind_of_event_that_triggers_a_recording() {
 }
 
 fn play(path: &Path) -> Vec<Arc<Frame>> {
-    let source =
-        FileSource { path: path.into(), frames: None, pace: Pace::Full, catch_up: 1.25, raw: None };
-    let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).unwrap() };
-    assert_eq!(ports.outputs[0], port());
-    let block = source.build(&ports.inputs, &Env::detached("in")).unwrap();
-    let mut harness = Harness::new(block, &ports, 64).unwrap();
-    Harness::block_on(async {
-        harness.start().await.unwrap();
-        harness.run().await.unwrap();
-    });
-    std::iter::from_fn(|| harness.receive(0)).collect()
+    let source: FileSource = serde_json::from_value(serde_json::json!({ "path": path })).unwrap();
+    let (played, frames) = playback::tests::play(&source, &Env::detached("in")).unwrap();
+    assert_eq!(played, port());
+    frames
 }
 
 #[test]

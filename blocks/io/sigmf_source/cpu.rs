@@ -1,80 +1,63 @@
-//! The block: reads samples from a recording.
+//! The format: samples of a recording.
 
 use super::grid::Grid;
 use super::{Content, SigmfSource};
-use crate::io::playback::Playback;
-use fxgraph::files::reason;
-use fxgraph::runtime::{BlockEvents, EventKind};
-use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, Summary};
+use crate::io::files::output_file::Report;
+use crate::io::playback::{Format, Step};
+use crate::io::played_file::PlayedFile;
+use fxgraph::{Counter, Env, FrameMut};
 use sha2::{Digest, Sha512};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 /// Bytes that are read at a time for a checksum.
 const HASHED_BYTES: usize = 1 << 20;
 
-/// The running block.
-pub struct Source {
+/// Samples of a recording.
+pub struct Samples {
     parameters: SigmfSource,
     content: Content,
-    file: Option<File>,
+    file: Option<PlayedFile>,
     grid: Grid,
-    frames: u64,
     bytes: Vec<u8>,
     /// Number of samples in each part of a frame that has a validity flag.
     present: Vec<usize>,
-    playback: Playback,
-    read: Counter,
     missing: Counter,
-    events: BlockEvents,
-    summary: Summary,
 }
 
-impl Source {
-    /// Creates the source.
-    pub fn new(parameters: SigmfSource, content: Content, env: &Env) -> Self {
+impl Samples {
+    /// Creates the format for the block of `env`.
+    pub fn new(parameters: &SigmfSource, content: &Content, env: &Env) -> Self {
         let layout = &content.layout;
         let sample_bytes = layout.datatype.bytes() * layout.channels;
         let len = parameters.samples_per_frame;
         Self {
             file: None,
             grid: content.grid(len),
-            frames: 0,
             bytes: vec![0; sample_bytes * len],
             present: vec![0; parameters.heaps_per_frame],
-            playback: Playback::new(parameters.pace, parameters.catch_up, content.clock, env),
-            read: env.counters.count("frames_read", "frames played"),
             missing: env.counters.loss(
                 "samples_missing",
                 "samples that the description announces and the file lacks; copy the file again",
             ),
-            events: env.events.clone(),
-            summary: env.summary.clone(),
-            parameters,
-            content,
+            parameters: parameters.clone(),
+            content: content.clone(),
         }
     }
 
     /// Reports a file that was truncated.
-    fn warn(&self) {
+    fn warn(&self, report: &mut Report) {
         let (path, layout) = (self.parameters.data(), &self.content.layout);
-        let text = if layout.samples_missing > 0 {
-            format!("{path} is truncated: the last {} samples are missing", layout.samples_missing)
-        } else if layout.excess_bytes > 0 {
-            format!(
-                "{path} ends within a sample: the last {} bytes are ignored",
-                layout.excess_bytes
-            )
-        } else {
-            return;
-        };
-        self.missing.add(layout.samples_missing);
-        self.events.add(EventKind::Warning, &text);
-        self.summary.set(text + "\n");
+        let (missing, excess) = (layout.samples_missing, layout.excess_bytes);
+        self.missing.add(missing);
+        if missing > 0 {
+            report.warn(format!("{path} is truncated: the last {missing} samples are missing"));
+        } else if excess > 0 {
+            report
+                .warn(format!("{path} ends within a sample: the last {excess} bytes are ignored"));
+        }
     }
 
     /// Compares the samples with the checksum of the description, if it has one.
-    fn check_sha512(&self, file: &File, content: &Content) -> Result<(), String> {
+    fn check_sha512(&self, file: &PlayedFile, content: &Content) -> Result<(), String> {
         let Some(expected) = &content.sha512 else { return Ok(()) };
         let path = self.parameters.data();
         let (first, bytes) = content.data;
@@ -82,8 +65,7 @@ impl Source {
         let mut buffer = vec![0; HASHED_BYTES.min(bytes as usize)];
         while at < bytes {
             let part = &mut buffer[..HASHED_BYTES.min((bytes - at) as usize)];
-            file.read_exact_at(part, first + at)
-                .map_err(|error| format!("cannot read {path}: {}", reason(&error)))?;
+            file.read(first + at, part)?;
             sum.update(&*part);
             at += part.len() as u64;
         }
@@ -101,21 +83,18 @@ impl Source {
         })
     }
 
-    fn fill(&mut self, frame: &mut FrameMut, index: u64) -> Result<(), String> {
+    fn read(&mut self, frame: &mut FrameMut) -> Result<(), String> {
         let Some(file) = &self.file else { return Ok(()) };
         let Self { parameters, content, grid, bytes, present, .. } = self;
         let (datatype, channels) = (content.layout.datatype, content.layout.channels);
         let (size, len) = (datatype.bytes(), parameters.samples_per_frame);
         let of_heap = len / present.len();
         let (header, payload) = frame.parts_mut::<u8>().map_err(|error| error.to_string())?;
-        header.timestamp = index * content.step;
         payload.fill(0);
         present.fill(0);
         for part in grid.parts() {
             let bytes = &mut bytes[..part.count * size * channels];
-            file.read_exact_at(bytes, part.offset).map_err(|error| {
-                format!("cannot read {}: {}", parameters.data(), reason(&error))
-            })?;
+            file.read(part.offset, bytes)?;
             datatype.to_native(bytes);
             for channel in 0..channels {
                 let to = (channel * len + part.first) * size;
@@ -157,40 +136,32 @@ fn count(
     }
 }
 
-impl Block for Source {
-    fn start(&mut self) -> Result<(), BlockError> {
-        let (file, content) = self.parameters.open().map_err(BlockError::new)?;
+impl Format for Samples {
+    fn open(&mut self, report: &mut Report) -> Result<(), String> {
+        let (file, content) = self.parameters.open()?;
         if content.stream() != self.content.stream() {
             let path = &self.parameters.path;
-            return Err(BlockError::new(format!("{path} has changed since it was checked")));
+            return Err(format!("{path} has changed since it was checked"));
         }
         if self.parameters.check_sha512 {
-            self.check_sha512(&file, &content).map_err(BlockError::new)?;
+            self.check_sha512(&file, &content)?;
         }
         // A recording may have grown since then.
         self.grid = content.grid(self.parameters.samples_per_frame);
         self.content = content;
-        self.warn();
+        self.warn(report);
         self.file = Some(file);
         Ok(())
     }
 
-    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        if io.stopping || self.parameters.frames.is_some_and(|most| self.frames >= most) {
-            return Ok(Next::Finished);
-        }
-        let Some(index) = self.grid.next() else { return Ok(Next::Finished) };
-        let early = self.playback.early(index * self.content.step);
-        if !early.is_zero() {
-            return Ok(Next::After(early));
-        }
-        let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        self.fill(&mut frame, index).map_err(BlockError::new)?;
-        io.outputs[0].push(frame);
-        self.playback.sent();
+    fn find(&mut self, _: &mut Report) -> Result<Step, String> {
+        let next = self.grid.next();
+        Ok(next.map_or(Step::End, |index| Step::Frame(index * self.content.step)))
+    }
+
+    fn fill(&mut self, frame: &mut FrameMut) -> Result<(), String> {
+        self.read(frame)?;
         self.grid.advance();
-        self.frames += 1;
-        self.read.add(1);
-        Ok(Next::Again)
+        Ok(())
     }
 }

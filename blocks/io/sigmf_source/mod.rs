@@ -8,20 +8,17 @@ mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::common::samples::ChannelAxis;
-use crate::io::file_source::Pace;
-use crate::io::pace::{default_catch_up, reject_catch_up};
-use crate::io::played_file::contradicts_itself;
+use crate::io::playback::{FileSource, Playback, PlaybackParameters};
+use crate::io::played_file::{PlayedFile, cannot_read, contradictions};
 use fxgraph::access::ReadPath;
 use fxgraph::changes::MAX_TIMESTAMP;
-use fxgraph::files::reason;
 use fxgraph::{
     Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Rejection, Resources, Sideband, Time, ValidityType,
 };
 use fxgraph_formats::sigmf::{Archive, Datatype, Layout, MAX_BYTES, Meta, Number};
 use grid::Grid;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 
 /// Parameters of `sigmf_source`.
 #[derive(Clone, Debug, Kind)]
@@ -51,14 +48,8 @@ pub struct SigmfSource {
     /// Sideband of the samples, if the description does not have it. `lower`: the spectrum is inverted, as by a mixer whose
     /// oscillator is above the band, or by swapped I and Q.
     pub sideband: Option<Sideband>,
-    /// Largest number of frames to play.
-    pub frames: Option<u64>,
-    /// Rate of the frames: `full` (as fast as the readers take them) or `real_time`.
-    #[param(default)]
-    pub pace: Pace,
-    /// Rate at which a late source catches up, as a multiple of real time, with `pace: real_time`.
-    #[param(default = default_catch_up())]
-    pub catch_up: f64,
+    #[param(flatten)]
+    playback: PlaybackParameters,
 }
 
 /// Content of the recording.
@@ -96,18 +87,6 @@ impl Content {
     }
 }
 
-fn cannot_read(path: &ReadPath, error: &io::Error) -> String {
-    format!("cannot read {path}: {}", reason(error))
-}
-
-fn opened(path: &ReadPath) -> Result<File, String> {
-    path.open().map_err(|error| cannot_read(path, &error))
-}
-
-fn length(path: &ReadPath, file: &File) -> Result<u64, String> {
-    file.metadata().map(|metadata| metadata.len()).map_err(|error| cannot_read(path, &error))
-}
-
 /// Element type of a stream of these samples.
 fn dtype(datatype: Datatype) -> Option<Dtype> {
     Some(match (datatype.is_complex, datatype.number) {
@@ -140,7 +119,7 @@ impl SigmfSource {
     }
 
     /// Opens the files and reads the description.
-    fn open(&self) -> Result<(File, Content), String> {
+    fn open(&self) -> Result<(PlayedFile, Content), String> {
         let path = &self.path;
         if !self.is_archive() && !path.ends_with(".sigmf-meta") {
             return Err(format!("`path` must end in .sigmf-meta or .sigmf, got `{path}`"));
@@ -148,20 +127,19 @@ impl SigmfSource {
         let says = |why: String| format!("cannot use {path}: {why}");
         let read = |text: &[u8]| Meta::read(text).map_err(|error| says(error.to_string()));
         let (meta, file, first, bytes) = if self.is_archive() {
-            let file = opened(path)?;
-            let archive = Archive::find(&file).map_err(|error| says(error.to_string()))?;
-            let there = length(path, &file)?.saturating_sub(archive.offset);
+            let file = PlayedFile::open(path)?;
+            let archive = Archive::find(&file.file).map_err(|error| says(error.to_string()))?;
+            let there = file.length()?.saturating_sub(archive.offset);
             (read(&archive.meta)?, file, archive.offset, archive.bytes.min(there))
         } else {
             let mut text = Vec::new();
-            let all = opened(path)?.take(MAX_BYTES + 1).read_to_end(&mut text);
-            if all.map_err(|error| cannot_read(path, &error))? as u64 > MAX_BYTES {
+            let all = PlayedFile::open(path)?.file.take(MAX_BYTES + 1).read_to_end(&mut text);
+            if all.map_err(cannot_read(path))? as u64 > MAX_BYTES {
                 return Err(says(format!("it is longer than {MAX_BYTES} bytes")));
             }
             let meta = read(&text)?;
-            let data = self.data();
-            let file = opened(&data)?;
-            let bytes = length(&data, &file)?;
+            let file = PlayedFile::open(&self.data())?;
+            let bytes = file.length()?;
             (meta, file, 0, bytes)
         };
         let layout = meta.layout(bytes, self.capture).map_err(|error| says(error.to_string()))?;
@@ -235,12 +213,14 @@ impl SigmfSource {
 impl KindSpec for SigmfSource {
     type Shape = Content;
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
-        Ok(Box::new(cpu::Source::new(block.parameters.clone(), block.shape.clone(), env)))
+        let Configured { parameters, shape, .. } = block;
+        let playback = Playback::new(&parameters.playback, shape.clock, env);
+        Ok(Box::new(FileSource::new(playback, cpu::Samples::new(parameters, shape, env), env)))
     })];
 
     /// Reads the description, the only source of the stream's type.
     fn ports(&self, _inputs: &[PortType]) -> Checked<Content> {
-        let mut rejections = Vec::from_iter(reject_catch_up(self.catch_up));
+        let mut rejections = self.playback.check().err().unwrap_or_default();
         if !self.samples_per_frame.is_multiple_of(self.heaps_per_frame) {
             let message = format!(
                 "`heaps_per_frame` must divide the {} samples of a frame, got {}",
@@ -260,8 +240,7 @@ impl KindSpec for SigmfSource {
 
     fn warnings(block: &Configured<Self>) -> Vec<Rejection> {
         let path = &block.parameters.path;
-        let contradictions = block.shape.layout.contradictions.iter();
-        contradictions.map(|text| contradicts_itself(path, text)).collect()
+        contradictions(path, &block.shape.layout.contradictions)
     }
 
     fn resources(block: &Configured<Self>) -> Resources {

@@ -1,9 +1,10 @@
 //! Recordings are played with their description, or rejected with the name of the file.
 
 use super::*;
+use crate::io::playback;
 use crate::io::sigmf_sink::SigmfSink;
 use fxgraph::edge::Harness;
-use fxgraph::{Env, Frame, Next, Ports};
+use fxgraph::{Env, Frame, Ports};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fs;
@@ -39,19 +40,10 @@ type Played = (PortType, Vec<Arc<Frame>>, String, Vec<u64>);
 
 /// Plays all frames, or returns the error; also returns the text of warnings, and the counters.
 fn play(source: &SigmfSource) -> Result<Played, String> {
-    let first = |rejections: Vec<Rejection>| rejections[0].message.clone();
     let env = Env::detached("in");
-    let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).map_err(first)? };
-    let block = source.build(&[], &env).unwrap();
-    let mut harness = Harness::new(block, &ports, 64).unwrap();
-    let next = Harness::block_on(async {
-        harness.start().await?;
-        harness.run().await
-    });
-    assert_eq!(next.map_err(|error| error.to_string())?, Next::Finished);
-    let frames = std::iter::from_fn(|| harness.receive(0)).collect();
+    let (port, frames) = playback::tests::play(source, &env)?;
     let counters = env.counters.list().iter().map(|named| named.counter.get()).collect();
-    Ok((ports.outputs[0].clone(), frames, env.summary.get(), counters))
+    Ok((port, frames, env.summary.get(), counters))
 }
 
 /// Returns the timestamps and flags of frames.

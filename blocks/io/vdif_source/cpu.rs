@@ -2,6 +2,7 @@
 
 use super::{Encoding, Format, Number, VdifSource};
 use crate::io::playback::Playback;
+use crate::io::played_file::cannot_read;
 use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, NotOnHost, Output, PortType};
 use fxgraph_formats::vdif::{Header, Reader, Step, flip_encoding, unpack};
@@ -12,7 +13,6 @@ const MAX_FRAMES: usize = 1024;
 
 /// Counters of the block.
 struct Count {
-    frames: Counter,
     invalid: Counter,
     missing: Counter,
     late: Counter,
@@ -25,7 +25,6 @@ impl Count {
     fn new(env: &Env) -> Self {
         let counters = &env.counters;
         Self {
-            frames: counters.count("frames_read", "frames played"),
             invalid: counters
                 .loss("vdif_frames_invalid", "VDIF frames that the file flags as invalid"),
             missing: counters.loss(
@@ -75,7 +74,6 @@ pub struct Source {
     values: Vec<f32>,
     /// Payload of a VDIF frame in two's complement, as offset binary.
     codes: Vec<u8>,
-    played: u64,
     skipped: u64,
     count: Count,
 }
@@ -94,7 +92,7 @@ impl Source {
         let header = &format.header;
         let units = format.threads.len() * format.vdif_frames;
         Self {
-            playback: Playback::new(parameters.pace, parameters.catch_up, port.clock, env),
+            playback: Playback::new(&parameters.playback, port.clock, env),
             parameters,
             reader: None,
             samples_per_frame: port.clock.samples_per_frame,
@@ -104,16 +102,14 @@ impl Source {
             seen: None,
             values: vec![0.0; header.samples() * header.channels() * format.components()],
             codes: Vec::new(),
-            played: 0,
             skipped: 0,
             count: Count::new(env),
             format: format.clone(),
         }
     }
 
-    fn error(&self, error: &std::io::Error) -> BlockError {
-        let path = &self.parameters.path;
-        BlockError::new(format!("cannot read {path}: {}", fxgraph::files::reason(error)))
+    fn error(&self, error: std::io::Error) -> BlockError {
+        BlockError::new(cannot_read(&self.parameters.path)(error))
     }
 
     /// Number of the VDIF frame since the reference epoch, if its time is possible.
@@ -140,7 +136,7 @@ impl Source {
         let Some(reader) = &mut self.reader else { return Ok(false) };
         let following = match reader.following() {
             Ok(following) => following,
-            Err(error) => return Err(self.error(&error)),
+            Err(error) => return Err(self.error(error)),
         };
         let next = following.and_then(|header| self.number(&header));
         Ok(next.is_some_and(|next| next.abs_diff(number) <= self.format.vdif_frames as u64))
@@ -161,7 +157,7 @@ impl Source {
                 self.skipped = skipped;
                 return Ok(self.close(output, true));
             }
-            Err(error) => return Err(self.error(&error)),
+            Err(error) => return Err(self.error(error)),
         };
         let thread = self.format.threads.iter().position(|thread| *thread == header.thread);
         let number = self.number(&header);
@@ -286,8 +282,6 @@ impl Source {
             self.spare.push(arrived);
             output.push(frame);
             self.playback.sent();
-            self.count.frames.add(1);
-            self.played += 1;
         }
         self.slots.swap(0, 1);
         self.base = Some(base + 1);
@@ -350,14 +344,14 @@ impl Block for Source {
         if io.stopping {
             return Ok(Next::Finished);
         }
-        let before = self.played;
+        let before = self.playback.left();
         for _ in 0..MAX_FRAMES {
-            if self.parameters.frames.is_some_and(|most| self.played >= most) {
+            if self.playback.left() == 0 {
                 return Ok(Next::Finished);
             }
             match self.step(&mut io.outputs[0])? {
                 Did::Stop(next) => return Ok(next),
-                Did::Progress if self.played > before => break,
+                Did::Progress if self.playback.left() < before => break,
                 Did::Progress => {}
             }
         }

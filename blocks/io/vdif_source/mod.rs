@@ -6,12 +6,11 @@ mod cpu;
 mod tests;
 
 use crate::common::axes::MAX_FRAME_BYTES;
-use crate::io::file_source::Pace;
-use crate::io::pace::{default_catch_up, reject_catch_up};
+use crate::io::playback::PlaybackParameters;
+use crate::io::played_file::{PlayedFile, cannot_read};
 use crate::util::null_source::BandParameter;
 use fxgraph::access::ReadPath;
 use fxgraph::diagnostic::codes;
-use fxgraph::files::reason;
 use fxgraph::kind::unlikely_band;
 use fxgraph::{
     At, Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
@@ -61,14 +60,8 @@ pub struct VdifSource {
     /// 2^20 samples of all rows together.
     #[param(range = 1..=MAX_VDIF_FRAMES)]
     pub vdif_frames: Option<usize>,
-    /// Largest number of frames to play.
-    pub frames: Option<u64>,
-    /// Rate of the frames: `full` is as fast as the readers take them.
-    #[param(default)]
-    pub pace: Pace,
-    /// Rate at which a late recording catches up, as a multiple of real time, with `pace: real_time`.
-    #[param(default = default_catch_up())]
-    pub catch_up: f64,
+    #[param(flatten)]
+    playback: PlaybackParameters,
     /// Frequencies of the band that the samples cover, with `channels: 1`; of a file with more channels than samples in
     /// a VDIF frame, those of its channels.
     pub band: Option<BandParameter>,
@@ -178,8 +171,7 @@ fn beginning_of(reader: &mut Reader<File>, encoding: Encoding) -> std::io::Resul
 impl VdifSource {
     fn open(&self) -> Result<Reader<File>, String> {
         let path = &self.path;
-        let cannot = |error: std::io::Error| format!("cannot read {path}: {}", reason(&error));
-        let reader = Reader::new(path.open().map_err(cannot)?).map_err(cannot)?;
+        let reader = Reader::new(PlayedFile::open(path)?.file).map_err(cannot_read(path))?;
         reader.map_err(|error| {
             format!("there is no VDIF frame in the first 4 MiB of {path}: {error}")
         })
@@ -210,9 +202,8 @@ impl VdifSource {
         let mut reader = self.open().map_err(at_path)?;
         let header = *reader.template();
         let rate_hz = self.rate_hz(&header)?;
-        let read = beginning_of(&mut reader, self.encoding);
-        let Beginning { threads: found, middle_fraction } = read
-            .map_err(|error| at_path(format!("cannot read {}: {}", self.path, reason(&error))))?;
+        let read = beginning_of(&mut reader, self.encoding).map_err(cannot_read(&self.path));
+        let Beginning { threads: found, middle_fraction } = read.map_err(at_path)?;
         let threads = if self.threads.is_empty() { found } else { self.threads.clone() };
         let mut sorted = threads.clone();
         sorted.sort_unstable();
@@ -300,9 +291,7 @@ impl KindSpec for VdifSource {
 
     /// Reads the format from the first frames of the file.
     fn ports(&self, _inputs: &[PortType]) -> Checked<Format> {
-        if let Some(rejection) = reject_catch_up(self.catch_up) {
-            return Err(vec![rejection]);
-        }
+        self.playback.check()?;
         let format = self.format().map_err(|rejection| vec![*rejection])?;
         let port = self.port(&format).map_err(|rejection| vec![*rejection])?;
         Ok((format, vec![port]))

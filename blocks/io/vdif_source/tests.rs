@@ -1,8 +1,8 @@
 //! Files with known frames: complete, damaged, out of order.
 
 use super::*;
-use fxgraph::edge::Harness;
-use fxgraph::{Env, Frame, Next, Ports};
+use crate::io::playback;
+use fxgraph::{Env, Frame};
 use fxgraph_formats::vdif::pack;
 use std::path::Path;
 use std::sync::Arc;
@@ -64,21 +64,9 @@ fn play(bytes: &[u8], json: serde_json::Value) -> Result<Played, String> {
     let path = directory.path().join("a.vdif");
     std::fs::write(&path, bytes).unwrap();
     let source = source(&path, json);
-    let outputs = source.outputs(&[]).map_err(|rejections| rejections[0].message.clone())?;
-    let ports = Ports { inputs: vec![], outputs };
     let env = Env::detached("in");
-    let mut harness = Harness::new(source.build(&[], &env).unwrap(), &ports, 64).unwrap();
-    Harness::block_on(harness.start()).map_err(|error| error.to_string())?;
-    let mut frames = Vec::new();
-    loop {
-        let next = Harness::block_on(harness.step()).map_err(|error| error.to_string())?;
-        frames.extend(std::iter::from_fn(|| harness.receive(0)));
-        match next {
-            Next::Finished => return Ok(Played { port: ports.outputs[0].clone(), frames, env }),
-            Next::Again | Next::Wait => {}
-            Next::After(time) => std::thread::sleep(time),
-        }
-    }
+    let (port, frames) = playback::tests::play(&source, &env)?;
+    Ok(Played { port, frames, env })
 }
 
 fn integers() -> serde_json::Value {
