@@ -1,7 +1,7 @@
 //! The block on a GPU, with one kernel launch for each frame.
 #![allow(unsafe_code)] // launches on memory that the job and the block own
 
-use super::{Products, Shape, spectra_missing};
+use super::{Input, Products, Shape, spectra_missing, stacked_cuda};
 use crate::common::gpu::{Table, numbers};
 use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel, Needs, Program, ProgramSource, Source};
 use fxgraph::diagnostic::codes;
@@ -22,30 +22,31 @@ pub(super) static PROGRAMS: &[ProgramSource] = &[
             "POLS=2 CHANNELS=4096 SUMS=16 SPECTRA=1 PRODUCTS=2 INVERTED=1",
         ],
     },
-    super::stacked_cuda::PROGRAM,
+    stacked_cuda::PROGRAM,
 ];
 
-/// Bytes of the block's own arrays.
-pub(super) fn device_bytes(shape: &Shape) -> usize {
-    Table::<u32>::device_bytes(shape.pols * shape.sums * shape.spectra)
-}
-
 /// Thread blocks per launch.
-fn blocks(shape: &Shape) -> usize {
+pub(super) fn blocks(shape: &Shape) -> usize {
     shape.channels.div_ceil(THREADS).saturating_mul(shape.sums)
 }
 
 /// Diagnostic for frames that exceed the largest grid.
-pub(super) fn rejection(shape: &Shape) -> Option<Rejection> {
-    (blocks(shape) > i32::MAX as usize).then(|| {
-        let message = "a frame must have fewer than 2^31 blocks of 128 channels";
-        Rejection::new(codes::IMPLEMENTATION, At::InputAxis(0, "spectrum"), message)
-    })
+pub(super) fn rejection(input: &Input) -> Option<Rejection> {
+    let (blocks, message) = match input {
+        Input::One(shape) => {
+            (blocks(shape), "a frame must have fewer than 2^31 blocks of 128 channels")
+        }
+        Input::Stack(stack) => {
+            (stacked_cuda::blocks(stack), "a frame must have fewer than 2^34 sums of a channel")
+        }
+    };
+    (blocks > i32::MAX as usize)
+        .then(|| Rejection::new(codes::IMPLEMENTATION, At::InputAxis(0, "spectrum"), message))
 }
 
 /// The running block.
 pub(super) struct Cuda {
-    shape: Shape,
+    input: Input,
     kernel: Kernel,
     grid: Grid,
     /// Validity of the input, for each job in flight.
@@ -54,28 +55,39 @@ pub(super) struct Cuda {
 }
 
 impl Cuda {
-    pub(super) fn new(shape: Shape, env: &Env, device: &Arc<Device>) -> Result<Self, BlockError> {
-        let defines = numbers([
-            ("POLS", shape.pols),
-            ("CHANNELS", shape.channels),
-            ("SUMS", shape.sums),
-            ("SPECTRA", shape.spectra),
-            ("INVERTED", usize::from(shape.sideband.is_inverted())),
-            (
-                "PRODUCTS",
-                match shape.products {
-                    Products::Power => 0,
-                    Products::Intensity => 1,
-                    Products::Stokes => 2,
-                },
-            ),
-        ]);
+    pub(super) fn new(input: Input, env: &Env, device: &Arc<Device>) -> Result<Self, BlockError> {
+        let (program, kernel, grid, mut defines, products, sideband) = match &input {
+            Input::One(shape) => {
+                let defines = numbers([
+                    ("POLS", shape.pols),
+                    ("CHANNELS", shape.channels),
+                    ("SUMS", shape.sums),
+                    ("SPECTRA", shape.spectra),
+                ]);
+                let grid = Grid::new([blocks(shape), 1, 1], THREADS);
+                (&PROGRAMS[0], "detect", grid, defines, shape.products, shape.sideband)
+            }
+            Input::Stack(stack) => {
+                let (grid, defines) = (stacked_cuda::grid(stack), stacked_cuda::defines(stack));
+                let program = &PROGRAMS[1];
+                (program, "detect_stacked", grid, defines, stack.products, stack.sideband)
+            }
+        };
+        let number = match products {
+            Products::Power => 0,
+            Products::Intensity => 1,
+            Products::Stokes => 2,
+        };
+        defines.extend(numbers([
+            ("INVERTED", usize::from(sideband.is_inverted())),
+            ("PRODUCTS", number),
+        ]));
         Ok(Self {
-            kernel: Program::compile(&PROGRAMS[0], device, defines)?.kernel("detect", 0)?,
-            grid: Grid::new([blocks(&shape), 1, 1], THREADS),
-            valid: Table::new(device, shape.pols * shape.sums * shape.spectra)?,
+            kernel: Program::compile(program, device, defines)?.kernel(kernel, 0)?,
+            grid,
+            valid: Table::new(device, input.units())?,
             spectra_missing: spectra_missing(env),
-            shape,
+            input,
         })
     }
 }
@@ -94,6 +106,6 @@ impl GpuMap for Cuda {
     }
 
     fn validity(&mut self, input: &[u32], output: &mut [u32]) {
-        self.spectra_missing.add(self.shape.validity(input, output));
+        self.spectra_missing.add(self.input.validity(input, output));
     }
 }

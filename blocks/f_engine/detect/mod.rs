@@ -15,6 +15,7 @@ mod stacked_tests;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
+use crate::common::gpu::Table;
 use fxgraph::cuda::GpuMapped;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
@@ -96,6 +97,24 @@ enum Input {
     Stack(Stack),
 }
 
+impl Input {
+    /// Validity counts of a frame.
+    fn units(&self) -> usize {
+        match self {
+            Self::One(shape) => shape.pols * shape.sums * shape.spectra,
+            Self::Stack(stack) => stack.units(),
+        }
+    }
+
+    /// Writes the validity of a frame of sums. Returns the number of spectra that are in no sum.
+    fn validity(&self, input: &[u32], output: &mut [u32]) -> u64 {
+        match self {
+            Self::One(shape) => shape.validity(input, output),
+            Self::Stack(stack) => stack.validity(input, output),
+        }
+    }
+}
+
 /// Lengths of the input's axes, and number and length of the sums.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
@@ -140,25 +159,11 @@ impl KindSpec for Detect {
             Input::Stack(stack) => Ok(Box::new(Mapped(stacked::Cpu::new(stack, env)))),
         }),
         Implementation::<Self>::cuda("cuda", "one kernel launch for each frame", |block, env| {
-            match block.shape.0 {
-                Input::One(shape) => {
-                    GpuMapped::build(env, |pipeline| cuda::Cuda::new(shape, env, pipeline.device()))
-                }
-                Input::Stack(stack) => GpuMapped::build(env, |pipeline| {
-                    stacked_cuda::Cuda::new(stack, env, pipeline.device())
-                }),
-            }
+            let input = block.shape.0;
+            GpuMapped::build(env, |pipeline| cuda::Cuda::new(input, env, pipeline.device()))
         })
-        .check(|block, _| {
-            Vec::from_iter(match &block.shape.0 {
-                Input::One(shape) => cuda::rejection(shape),
-                Input::Stack(stack) => stacked_cuda::rejection(stack),
-            })
-        })
-        .device_bytes(|block| match &block.shape.0 {
-            Input::One(shape) => cuda::device_bytes(shape),
-            Input::Stack(stack) => stacked_cuda::device_bytes(stack),
-        })
+        .check(|block, _| Vec::from_iter(cuda::rejection(&block.shape.0)))
+        .device_bytes(|block| Table::<u32>::device_bytes(block.shape.0.units()))
         .programs(cuda::PROGRAMS),
     ];
 
