@@ -205,6 +205,18 @@ def test_view_is_plotted(live: fxgraph.Run) -> None:
     live["x"].view("matrix").plot()
 
 
+def test_sky_is_plotted_with_north_up_and_east_right() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    satellites = {"G05": [90, 30, 47, -0.4, 1], "E11": [0, 80, 40, 1.5, 0], "G19": [None, None, 38, None, 0]}
+    series = [{"name": name, "unit": "", "values": values} for name, values in satellites.items()]
+    view = fxgraph.View({"view": "sky", "kind": "sky", "timestamp": 0, "time_seconds": 1.0, "frame": 0, "series": series, "selected": []})
+    axes = view.plot()
+    assert [text.get_text() for text in axes.texts] == ["G05", "E11"]
+    places = np.concatenate([line.get_xydata() for line in axes.lines])
+    assert places == pytest.approx(np.array([[60, 0], [0, 10]]), abs=1e-9)
+
+
 def test_unknown_block_is_an_error_with_the_problem_document(live: fxgraph.Run) -> None:
     with pytest.raises(fxgraph.Error) as caught:
         live["fringe"]

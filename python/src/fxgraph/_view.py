@@ -27,7 +27,7 @@ class View:
     name : str
         Name of the view, such as ``spectrum``.
     kind : str
-        ``lines``, ``matrix`` or ``points``.
+        ``lines``, ``matrix``, ``points`` or ``sky``.
     timestamp : int
         Time of the frame's first element in ADC samples since the sync time.
     unix_seconds : float
@@ -42,7 +42,8 @@ class View:
         Name and unit of `x`.
     series : dict of arrays of float64
         Values by name: shape ``(points,)`` for ``lines``, ``(rows, columns)`` for a ``matrix``, ``()`` for
-        ``points``; NaN where no value is valid.
+        ``points``; of each satellite in the ``sky`` azimuth and elevation in degrees, C/N0 in dB Hz, residual in metres, and
+        1 if the position uses it. NaN where no value is valid.
     units : dict of str
         Unit of each series.
     selected : dict of str
@@ -88,7 +89,7 @@ class View:
         self.message: Mapping[str, Any] = view
 
     def plot(self, axes: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
-        """Plot the first series with Matplotlib; return the axes.
+        """Plot the first series, or the satellites in the sky, with Matplotlib; return the axes.
 
         Parameters
         ----------
@@ -103,6 +104,15 @@ class View:
             raise Error(f"the view `{self.name}` has no values")
         if axes is None:
             _, axes = plt.subplots()
+        if self.kind == "sky":
+            for name, (azimuth, elevation, *_) in self.series.items():
+                if math.isfinite(azimuth) and math.isfinite(elevation):
+                    angle = math.radians(azimuth)
+                    place = ((90 - elevation) * math.sin(angle), (90 - elevation) * math.cos(angle))
+                    axes.plot(*place, "o")
+                    axes.annotate(name, place)
+            axes.set(xlabel="degrees from the zenith to the east", ylabel="degrees from the zenith to the north", aspect="equal")
+            return axes
         name, values = next(iter(self.series.items()))
         unit = self.units[name]
         if values.ndim == 2:
