@@ -59,6 +59,16 @@ impl Files {
         let both = self.paths.iter().zip(versions);
         both.filter(|(_, (seen, taken))| seen != taken).map(|(path, _)| path.as_path())
     }
+
+    /// Paths of the files.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// Identity of the files that were taken.
+    pub fn identity(&self) -> u64 {
+        hash(&self.edits.taken)
+    }
 }
 
 /// Versions of files at several looks, and whether they are edits.
@@ -162,12 +172,15 @@ mod tests {
         let [one, other] = ["one", "other"].map(|name| directory.path().join(name));
         std::fs::write(&one, "a").unwrap();
         let mut files = Files::new(vec![one.clone()], content);
+        let identity = files.identity();
         std::fs::write(&one, "b").unwrap();
         files.follow(vec![other.clone(), one.clone()]);
         assert!(!files.are_edited() && files.are_edited());
         assert_eq!(files.edited().collect::<Vec<_>>(), [one.as_path()]);
         std::fs::write(&one, "a").unwrap();
         assert!(!files.are_edited() && !files.are_edited());
+        files.follow(vec![one.clone()]);
+        assert_eq!(files.identity(), identity);
         // A file that is no regular one is not waited for.
         assert_eq!(content(directory.path()), stamp(directory.path()));
         assert_eq!(content(&other), None);

@@ -32,6 +32,7 @@ mod test;
 mod top;
 mod tune;
 mod validate;
+mod watch;
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -51,6 +52,7 @@ pub enum Command {
     Swap(swap::Swap),
     Apply(apply::Apply),
     Shadow(shadow::Shadow),
+    Watch(watch::Watch),
     Takeover(takeover::Takeover),
     Record(record::Record),
     Compare(compare::Compare),
@@ -91,6 +93,7 @@ impl Command {
             Self::Swap(command) => command.execute(terminal),
             Self::Apply(command) => command.execute(terminal),
             Self::Shadow(command) => command.execute(terminal),
+            Self::Watch(command) => command.execute(terminal),
             Self::Record(command) => command.execute(terminal),
             Self::Compare(command) => command.execute(terminal),
             Self::Events(command) => command.execute(terminal),

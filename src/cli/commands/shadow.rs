@@ -1,7 +1,7 @@
 //! `fxgraph shadow`
 
 use super::swap::Changes;
-use crate::client::{Connection, in_path, typed};
+use crate::client::{Client, Connection, in_path, typed};
 use crate::failure::Failure;
 use crate::shadows::as_text;
 use crate::terminal::Terminal;
@@ -39,22 +39,38 @@ pub struct Shadow {
     connection: Connection,
 }
 
+fn path(block: &str) -> String {
+    format!("/api/v1/blocks/{}/shadow", in_path(block))
+}
+
+/// Starts a shadow of `block` with the changed keys in `entry`; the answer is a [`ShadowInfo`].
+pub fn start(client: &Client, block: &str, entry: &Value, stops: bool) -> Result<Value, Failure> {
+    let path = format!("{}?stop_at_first_difference={stops}", path(block));
+    client.send(Method::POST, &path, Some(entry))
+}
+
+/// The results so far of the shadow of `block`, a [`ShadowInfo`].
+pub fn result(client: &Client, block: &str) -> Result<Value, Failure> {
+    client.get(&path(block))
+}
+
+/// Ends the shadow of `block`, and returns its results, a [`ShadowInfo`].
+pub fn end(client: &Client, block: &str) -> Result<Value, Failure> {
+    client.send(Method::DELETE, &path(block), None)
+}
+
 impl Shadow {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let client = self.connection.client()?;
         let answer: Value = match &self.block {
             None => client.get("/api/v1/shadows")?,
+            Some(block) if self.end => end(&client, block)?,
             Some(block) => {
-                let path = format!("/api/v1/blocks/{}/shadow", in_path(block));
-                let changes = self.changes.entry()?;
-                if self.end {
-                    client.send(Method::DELETE, &path, None)?
-                } else if changes.is_empty() && !self.stop_at_first_difference {
-                    client.get(&path)?
+                let (changes, stops) = (self.changes.entry()?, self.stop_at_first_difference);
+                if changes.is_empty() && !stops {
+                    result(&client, block)?
                 } else {
-                    let stops = self.stop_at_first_difference;
-                    let path = format!("{path}?stop_at_first_difference={stops}");
-                    client.send(Method::POST, &path, Some(&changes.into()))?
+                    start(&client, block, &changes.into(), stops)?
                 }
             }
         };

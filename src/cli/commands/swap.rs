@@ -1,7 +1,7 @@
 //! `fxgraph swap`
 
 use crate::assignment::Assignment;
-use crate::client::{Connection, in_path, typed};
+use crate::client::{Client, Connection, in_path, typed};
 use crate::failure::Failure;
 use crate::table::{Align, Table};
 use crate::terminal::Terminal;
@@ -95,25 +95,45 @@ impl Changes {
 impl Swap {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let client = self.connection.client()?;
-        let path = format!(
-            "/api/v1/blocks/{}?dry_run={}&may_hold_up={}",
-            in_path(&self.block),
-            self.dry_run,
-            self.allow_stall
-        );
-        let mut answer: Value =
-            client.send(Method::PATCH, &path, Some(&self.changes.entry()?.into()))?;
-        if let Some(since) = answer["goes_on_after_event"].as_u64() {
-            terminal.note("the swap goes on until its first frames are checked");
-            let failed = ["not_swapped", "rolled_back"];
-            client.wait_for(since, Some(&self.block), &["swapped"], &failed)?;
-            answer["is_made"] = true.into();
-        }
+        let entry = self.changes.entry()?.into();
+        let answer = if self.dry_run {
+            check(&client, &self.block, &entry)?
+        } else {
+            swap(&client, &self.block, &entry, self.allow_stall, terminal)?
+        };
         if self.json {
             return terminal.json(&answer);
         }
         terminal.results(&as_text(&typed(answer)?, self.dry_run, terminal))
     }
+}
+
+fn path(block: &str, query: &str) -> String {
+    format!("/api/v1/blocks/{}?{query}", in_path(block))
+}
+
+/// Checks the swap of `block` for one with the changed keys in `entry`; the answer is a [`ChangeInfo`].
+pub fn check(client: &Client, block: &str, entry: &Value) -> Result<Value, Failure> {
+    client.send(Method::PATCH, &path(block, "dry_run=true"), Some(entry))
+}
+
+/// Makes the swap of `block` for one with the changed keys in `entry`, and waits for its end; the answer is a [`ChangeInfo`].
+pub fn swap(
+    client: &Client,
+    block: &str,
+    entry: &Value,
+    allow_stall: bool,
+    terminal: &Terminal,
+) -> Result<Value, Failure> {
+    let path = path(block, &format!("may_hold_up={allow_stall}"));
+    let mut answer: Value = client.send(Method::PATCH, &path, Some(entry))?;
+    if let Some(since) = answer["goes_on_after_event"].as_u64() {
+        terminal.note("the swap goes on until its first frames are checked");
+        let failed = ["not_swapped", "rolled_back"];
+        client.wait_for(since, Some(block), &["swapped"], &failed)?;
+        answer["is_made"] = true.into();
+    }
+    Ok(answer)
 }
 
 /// A value of a parameter; none is the default.
