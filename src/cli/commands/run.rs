@@ -84,7 +84,8 @@ pub struct Run {
     #[arg(long, value_name = "PID", hide = true)]
     part_of: Option<i32>,
 
-    /// Applies the flowgraph file, and the files that it includes, whenever they change
+    /// Applies the flowgraph file, and the files that it includes, whenever they change, and swaps blocks of the kinds
+    /// `kernel` and `python` whenever their files change
     #[arg(long, conflicts_with = "as_parts")]
     watch: bool,
 
