@@ -8,6 +8,7 @@
 
 mod cli;
 mod deploy;
+mod edits;
 mod files;
 mod fleet;
 mod formats;
