@@ -122,6 +122,8 @@ pub fn content(path: &Path) -> Option<u64> {
 mod tests {
     use super::*;
 
+    const NONE: [usize; 0] = [];
+
     /// Looks at the versions of one file, the first of which was taken; returns the numbers of the looks that found an
     /// edit, each of which is taken at once.
     fn edits(versions: &[Option<u64>]) -> Vec<usize> {
@@ -140,19 +142,19 @@ mod tests {
     #[test]
     fn edit_counts_once_it_is_stable_and_only_the_latest_does() {
         let some = |versions: &[u64]| versions.iter().copied().map(Some).collect::<Vec<_>>();
-        assert_eq!(edits(&some(&[1, 1, 1, 1])), []);
+        assert_eq!(edits(&some(&[1, 1, 1, 1])), NONE);
         assert_eq!(edits(&some(&[1, 2, 2, 2, 2])), [2]);
         assert_eq!(edits(&some(&[1, 2, 3, 4, 5, 6, 6, 6])), [6], "a file that is written quickly");
-        assert_eq!(edits(&some(&[1, 2, 1, 1, 1])), [], "taken back");
+        assert_eq!(edits(&some(&[1, 2, 1, 1, 1])), NONE, "taken back");
         assert_eq!(edits(&some(&[1, 2, 2, 1, 1])), [2, 4]);
     }
 
     #[test]
     fn missing_file_counts_after_some_looks_and_one_that_never_was_not_at_all() {
         assert_eq!(edits(&[Some(1), None, None, Some(2), Some(2)]), [4], "removed, then written");
-        assert_eq!(edits(&[Some(1), None, None, Some(1), Some(1)]), []);
+        assert_eq!(edits(&[Some(1), None, None, Some(1), Some(1)]), NONE);
         let mut versions = [None; 12];
-        assert_eq!(edits(&versions), []);
+        assert_eq!(edits(&versions), NONE);
         versions[0] = Some(1);
         assert_eq!(edits(&versions), [1 + MISSING as usize], "said once");
         assert_eq!(edits(&[None, Some(1), Some(1)]), [2], "a file that comes later");
