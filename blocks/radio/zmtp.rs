@@ -15,6 +15,23 @@ pub const COMMAND: u8 = 4;
 /// Error about a peer that speaks another protocol.
 pub const NO_ZMTP: &str = "it does not speak ZMTP 3";
 
+/// Address of the parameters `bind` and `connect`, one of which is given, without its transport, and whether it is bound.
+///
+/// # Errors
+/// Text of a diagnostic if both or none are given, or if the address has another transport.
+pub fn endpoint(bind: Option<&String>, connect: Option<&String>) -> Result<(String, bool), String> {
+    let (text, is_bound) = match (bind, connect) {
+        (Some(text), None) => (text, true),
+        (None, Some(text)) => (text, false),
+        _ => return Err("`zmq` must have one of `bind` and `connect`".to_owned()),
+    };
+    let Some(address) = text.strip_prefix("tcp://") else {
+        return Err(format!("`zmq` must be tcp://host:port, got `{text}`"));
+    };
+    let of_all = address.strip_prefix("*:").map(|port| format!("0.0.0.0:{port}"));
+    Ok((of_all.unwrap_or_else(|| address.to_owned()), is_bound))
+}
+
 /// Writes the greeting.
 pub fn write_greeting(out: &mut Vec<u8>) {
     let begin = out.len();

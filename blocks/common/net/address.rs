@@ -208,6 +208,19 @@ fn is_name(text: &str) -> bool {
     text.len() < 254 && !is_number && text.split('.').all(is_label)
 }
 
+/// Parses `text`, the value of `parameter`, which must be one address.
+///
+/// # Errors
+/// A diagnostic with `help` if the text is none, or several.
+pub fn one(text: &str, parameter: &'static str, help: &str) -> Result<Address, Box<Rejection>> {
+    let why = match parse(text) {
+        Ok(one) if one.count() == 1 => return Ok(one),
+        Ok(all) => format!("`{parameter}` must be one address, got {} groups", all.count()),
+        Err(error) => error.to_string(),
+    };
+    Err(Box::new(Rejection::parameter(parameter, why).help(help)))
+}
+
 /// Parses the addresses in all of `texts`, in order.
 pub fn parse_all(texts: &[String]) -> Result<Vec<Address>, Vec<AddressError>> {
     let (mut all, mut errors) = (Vec::new(), Vec::new());

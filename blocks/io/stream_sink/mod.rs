@@ -2,9 +2,9 @@
 
 mod cpu;
 
+use crate::common::net::address;
 use crate::common::sending::Pace;
 use crate::io::pace::{default_catch_up, reject_catch_up};
-use crate::io::spead::address;
 use crate::io::stream::Described;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
@@ -48,15 +48,8 @@ impl StreamSink {
     fn described(&self, input: &PortType) -> Result<Described, Vec<Rejection>> {
         let mut rejections = Vec::new();
         let help = "give one address, such as 239.10.0.0:7148";
-        match address::parse(&self.destination) {
-            Err(error) => {
-                rejections.push(Rejection::parameter("destination", error.to_string()).help(help));
-            }
-            Ok(all) if all.count() > 1 => {
-                let message =
-                    format!("`destination` must be one address, got {} groups", all.count());
-                rejections.push(Rejection::parameter("destination", message).help(help));
-            }
+        match address::one(&self.destination, "destination", help) {
+            Err(rejection) => rejections.push(*rejection),
             Ok(one) if self.interface.is_none() => {
                 rejections.extend(address::reject_unscoped(&[one], "destination", "interface"));
             }

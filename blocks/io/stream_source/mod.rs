@@ -6,7 +6,7 @@ mod heap;
 pub mod window;
 
 use crate::common::axes::{self, MAX_FRAME_BYTES};
-use crate::io::spead::address;
+use crate::common::net::address;
 use crate::io::stream::Described;
 use fxgraph::recording::StreamType;
 use fxgraph::{
@@ -74,14 +74,8 @@ impl StreamSource {
     fn described(&self) -> Result<Described, Vec<Rejection>> {
         let mut rejections = Vec::new();
         let help = "give one address, such as 239.10.0.0:7148";
-        match address::parse(&self.source) {
-            Err(error) => {
-                rejections.push(Rejection::parameter("source", error.to_string()).help(help));
-            }
-            Ok(all) if all.count() > 1 => {
-                let message = format!("`source` must be one address, got {} groups", all.count());
-                rejections.push(Rejection::parameter("source", message).help(help));
-            }
+        match address::one(&self.source, "source", help) {
+            Err(rejection) => rejections.push(*rejection),
             Ok(one) => {
                 let one = [one];
                 rejections.extend(address::reject_sources(&self.sources, ("source", &one)));

@@ -31,7 +31,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use zmtp::Pattern;
 
 /// Place where the samples go.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -146,27 +145,6 @@ pub struct Shape {
     queue_frames: usize,
 }
 
-/// Address of ZeroMQ without its transport.
-fn zmq_address(text: &str) -> Result<String, String> {
-    let Some(address) = text.strip_prefix("tcp://") else {
-        return Err(format!("`{text}` must begin with `tcp://`"));
-    };
-    Ok(address
-        .strip_prefix("*:")
-        .map_or_else(|| address.to_owned(), |port| format!("0.0.0.0:{port}")))
-}
-
-impl Zmq {
-    /// Its address, and whether it is bound.
-    fn endpoint(&self) -> Result<(String, bool), String> {
-        match (&self.bind, &self.connect) {
-            (Some(address), None) => Ok((zmq_address(address)?, true)),
-            (None, Some(address)) => Ok((zmq_address(address)?, false)),
-            _ => Err("`zmq` must have one of `bind` and `connect`".to_owned()),
-        }
-    }
-}
-
 impl Destination {
     /// Its address, if it is one of the network, and whether readers connect to it.
     fn endpoint(&self) -> Result<Option<(String, bool)>, String> {
@@ -176,27 +154,21 @@ impl Destination {
             Self::Listen(address) => (address.clone(), true),
             Self::RtlTcp(server) => (server.listen.clone(), true),
             Self::Udp(udp) => (udp.address.clone(), false),
-            Self::Zmq(zmq) => zmq.endpoint()?,
+            Self::Zmq(zmq) => crate::zmtp::endpoint(zmq.bind.as_ref(), zmq.connect.as_ref())?,
         }))
     }
 
     fn rejections(&self) -> Vec<Rejection> {
-        let reject = |message: String, help: &str| Rejection::parameter("to", message).help(help);
         let mut rejections = Vec::new();
         match self.endpoint() {
-            Err(why) => rejections
-                .push(reject(why, "write {zmq: {bind: tcp://127.0.0.1:5555, socket: pub}}")),
-            Ok(Some((text, _))) => match address::parse(&text) {
-                Err(error) => {
-                    rejections
-                        .push(reject(error.to_string(), "write an address such as 127.0.0.1:5555"));
-                }
-                Ok(all) if all.count() > 1 => {
-                    let message = format!("`to` must be one address, got {}", all.count());
-                    rejections.push(reject(message, "use a block for each address"));
-                }
-                Ok(_) => {}
-            },
+            Err(why) => {
+                let help = "write {zmq: {bind: tcp://127.0.0.1:5555, socket: pub}}";
+                rejections.push(Rejection::parameter("to", why).help(help));
+            }
+            Ok(Some((text, _))) => {
+                let one = address::one(&text, "to", "write an address such as 127.0.0.1:5555");
+                rejections.extend(one.err().map(|rejection| *rejection));
+            }
             Ok(None) => {}
         }
         if let Self::Udp(udp) = self {
@@ -219,8 +191,7 @@ impl Destination {
     fn protocol(&self) -> Protocol {
         match self {
             Self::RtlTcp(_) => Protocol::RtlTcp,
-            Self::Zmq(Zmq { socket: ZmqSocket::Pub, .. }) => Protocol::Zmtp(Pattern::Pub),
-            Self::Zmq(Zmq { socket: ZmqSocket::Push, .. }) => Protocol::Zmtp(Pattern::Push),
+            Self::Zmq(zmq) => Protocol::Zmtp(zmq.socket),
             _ => Protocol::Raw,
         }
     }

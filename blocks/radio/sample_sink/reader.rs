@@ -1,8 +1,9 @@
 //! One reader: its queue, and the bytes that it has got.
 
+use super::ZmqSocket;
 use super::chunks::{Chunk, HEAD};
 use super::rtl_tcp::{self, Commands, Requests};
-use super::zmtp::{Pattern, Peer};
+use super::zmtp::Peer;
 use fxgraph::stdout::Stdout;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -64,7 +65,7 @@ pub enum Protocol {
     /// `rtl_tcp`
     RtlTcp,
     /// ZeroMQ.
-    Zmtp(Pattern),
+    Zmtp(ZmqSocket),
 }
 
 /// State of the protocol with one reader.

@@ -1,10 +1,9 @@
 //! All readers of a stream: those that come, those that leave, and those that are slow.
 
-use super::WhenFull;
 use super::chunks::Chunk;
 use super::reader::{Progress, Protocol, Reader, Stream};
 use super::rtl_tcp::Requests;
-use super::zmtp::Pattern;
+use super::{WhenFull, ZmqSocket};
 use crate::connect::{self, Connecting};
 use fxgraph::access::WrittenPath;
 use fxgraph::event::EventKind;
@@ -277,7 +276,7 @@ impl Readers {
         let has_room = |reader: &Reader| reader.queued() < self.queue_frames;
         match (self.when_full, self.protocol) {
             (WhenFull::DropOldest, _) => true,
-            (WhenFull::Wait, Protocol::Zmtp(Pattern::Push)) => self.reading().any(has_room),
+            (WhenFull::Wait, Protocol::Zmtp(ZmqSocket::Push)) => self.reading().any(has_room),
             (WhenFull::Wait, _) => self.has_reader() && self.reading().all(has_room),
         }
     }
@@ -289,7 +288,7 @@ impl Readers {
 
     /// Gives `chunk` to the readers that want it.
     pub fn push(&mut self, chunk: &Chunk) {
-        let is_push = matches!(self.protocol, Protocol::Zmtp(Pattern::Push));
+        let is_push = matches!(self.protocol, Protocol::Zmtp(ZmqSocket::Push));
         let of_push = if is_push { self.next_of_push() } else { None };
         let Self { connected: readers, count, queue_frames, .. } = self;
         let mut has_got = false;

@@ -3,6 +3,7 @@
 //! Source: <https://rfc.zeromq.org/spec/23/>. Messages are single frames, whose headers the chunks have. The crate `zeromq`
 //! drops messages of slow subscribers without counting them; here they wait in the queue of their reader.
 
+use super::ZmqSocket;
 use crate::zmtp::{
     COMMAND, GREETING, LONG, MORE, NO_ZMTP, check_greeting, command, is_greeting, socket_type,
     write_command, write_greeting, write_ready,
@@ -12,16 +13,8 @@ use crate::zmtp::{
 const MAX_BODY: usize = 1024;
 /// Largest number of subscriptions of a reader.
 const MAX_TOPICS: usize = 64;
-/// Pattern of a socket that sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pattern {
-    /// Each message to all subscribers.
-    Pub,
-    /// Each message to one reader.
-    Push,
-}
 
-impl Pattern {
+impl ZmqSocket {
     const fn name(self) -> &'static str {
         match self {
             Self::Pub => "PUB",
@@ -52,7 +45,7 @@ enum State {
 /// Connection with one reader.
 #[derive(Debug)]
 pub struct Peer {
-    pattern: Pattern,
+    pattern: ZmqSocket,
     state: State,
     /// Bytes that are not interpreted yet.
     inbox: Vec<u8>,
@@ -61,7 +54,7 @@ pub struct Peer {
 
 impl Peer {
     /// Begins a connection, and writes the greeting to `out`.
-    pub fn new(pattern: Pattern, out: &mut Vec<u8>) -> Self {
+    pub fn new(pattern: ZmqSocket, out: &mut Vec<u8>) -> Self {
         write_greeting(out);
         Self { pattern, state: State::Greeting, inbox: Vec::new(), topics: Vec::new() }
     }
@@ -71,8 +64,8 @@ impl Peer {
         let is_open = self.state == State::Open;
         is_open
             && match self.pattern {
-                Pattern::Push => true,
-                Pattern::Pub => self.topics.iter().any(|topic| data.starts_with(topic)),
+                ZmqSocket::Push => true,
+                ZmqSocket::Pub => self.topics.iter().any(|topic| data.starts_with(topic)),
             }
     }
 
@@ -83,7 +76,7 @@ impl Peer {
 
     /// Whether the reader wants messages of any kind.
     pub fn is_reading(&self) -> bool {
-        self.is_open() && (self.pattern == Pattern::Push || !self.topics.is_empty())
+        self.is_open() && (self.pattern == ZmqSocket::Push || !self.topics.is_empty())
     }
 
     /// Takes bytes of the reader, and writes answers to `out`. The error says how the reader violates the protocol.
@@ -115,8 +108,8 @@ impl Peer {
             // In version 3.0 subscriptions are messages.
             return match body {
                 _ if self.state != State::Open || flags & MORE != 0 => Err("an unexpected message"),
-                [1, topic @ ..] if self.pattern == Pattern::Pub => self.subscribe(topic),
-                [0, topic @ ..] if self.pattern == Pattern::Pub => {
+                [1, topic @ ..] if self.pattern == ZmqSocket::Pub => self.subscribe(topic),
+                [0, topic @ ..] if self.pattern == ZmqSocket::Pub => {
                     self.cancel(topic);
                     Ok(())
                 }
@@ -207,7 +200,7 @@ mod tests {
     #[test]
     fn subscriber_gets_the_messages_of_its_topics() {
         let mut out = Vec::new();
-        let mut peer = Peer::new(Pattern::Pub, &mut out);
+        let mut peer = Peer::new(ZmqSocket::Pub, &mut out);
         assert_eq!((out.len(), &out[10..16]), (64, &b"\x03\x00NULL"[..]));
         out.clear();
         // In pieces of any length.
@@ -233,18 +226,18 @@ mod tests {
         let error = |pattern, bytes: &[u8]| {
             Peer::new(pattern, &mut Vec::new()).take(bytes, &mut Vec::new()).unwrap_err()
         };
-        assert_eq!(error(Pattern::Pub, b"GET / HTTP/1.1\r\n"), NO_ZMTP);
-        assert!(error(Pattern::Push, &hello("SUB")).contains("PULL from PUSH"));
+        assert_eq!(error(ZmqSocket::Pub, b"GET / HTTP/1.1\r\n"), NO_ZMTP);
+        assert!(error(ZmqSocket::Push, &hello("SUB")).contains("PULL from PUSH"));
         let mut secure = hello("PULL");
         secure[12..17].copy_from_slice(b"CURVE");
-        assert!(error(Pattern::Push, &secure).contains("security"));
+        assert!(error(ZmqSocket::Push, &secure).contains("security"));
         let mut large = hello("PULL");
         large.extend([2, 0, 0, 0, 1, 0, 0, 0, 0]);
-        assert!(error(Pattern::Push, &large).contains("size"));
+        assert!(error(ZmqSocket::Push, &large).contains("size"));
         let mut early = hello("PULL");
         early.truncate(GREETING);
         early.extend(b"\0\x01\x01");
-        assert!(error(Pattern::Push, &early).contains("message"));
+        assert!(error(ZmqSocket::Push, &early).contains("message"));
     }
 
     proptest! {
@@ -254,7 +247,7 @@ mod tests {
             is_greeted in any::<bool>(),
         ) {
             let mut out = Vec::new();
-            let mut peer = Peer::new(Pattern::Pub, &mut out);
+            let mut peer = Peer::new(ZmqSocket::Pub, &mut out);
             if is_greeted {
                 peer.take(&hello("SUB"), &mut out).unwrap();
             }

@@ -11,7 +11,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// Bytes that are read at once.
-pub const READ_BYTES: usize = 256 << 10;
+const READ_BYTES: usize = 256 << 10;
+/// Memory of a source without its frames, in bytes.
+pub const HOST_BYTES: usize = 4 * READ_BYTES;
 /// Waits after attempts to connect that failed: the first one, and the longest one.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);

@@ -248,7 +248,7 @@ impl KindSpec for SampleSource {
     fn resources(block: &Configured<Self>) -> Resources {
         let from = &block.parameters.from;
         Resources {
-            host_bytes: receiving::HOST_BYTES,
+            host_bytes: byte_stream::HOST_BYTES,
             fills: vec![cpu::LENT_FRAMES],
             binds: from.binds(),
             sockets: from.groups(),

@@ -1,6 +1,7 @@
 //! Origins of samples, as the parameter `from` names them.
 
 use crate::datagram::DatagramHeader;
+use crate::zmtp;
 use fxgraph::Rejection;
 use fxgraph::access::ReadPath;
 use fxgraph_common::net::address::{self, Address};
@@ -148,13 +149,13 @@ impl Origin {
     pub fn rejections(&self) -> Vec<Rejection> {
         match self {
             Self::Stdin | Self::Fifo(_) | Self::File(_) => Vec::new(),
-            Self::Tcp(text) => host(text).err().into_iter().collect(),
-            Self::RtlTcp(rtl) => host(&rtl.address).err().into_iter().collect(),
+            Self::Tcp(text) => host(text).err().map(|rejection| *rejection).into_iter().collect(),
+            Self::RtlTcp(rtl) => Self::Tcp(rtl.address.clone()).rejections(),
             Self::Listen(text) => match host(text) {
                 Ok(found) if found.is_multicast() => {
                     vec![reject(format!("`listen` must be an address of this host, got {text}"))]
                 }
-                other => other.err().into_iter().collect(),
+                _ => Self::Tcp(text.clone()).rejections(),
             },
             Self::Udp(udp) => udp.rejections(),
             Self::Zmq(zmq) => zmq.rejections(),
@@ -162,22 +163,16 @@ impl Origin {
     }
 }
 
+const HELP: &str = "write `stdin`, {fifo: PATH}, {tcp: host:port}, {listen: addr:port}, {rtl_tcp: {address: host:port}}, \
+                    {udp: {address: addr:port}}, or {zmq: {connect: tcp://host:port, socket: sub}}";
+
 fn reject(message: String) -> Rejection {
-    let help = "write `stdin`, {fifo: PATH}, {tcp: host:port}, {listen: addr:port}, {rtl_tcp: {address: host:port}}, {udp: \
-                {address: addr:port}}, or {zmq: {connect: tcp://host:port, socket: sub}}";
-    Rejection::parameter("from", message).help(help)
+    Rejection::parameter("from", message).help(HELP)
 }
 
 /// The one address `text`.
-#[allow(clippy::result_large_err, reason = "once per flowgraph")]
-fn host(text: &str) -> Result<Address, Rejection> {
-    match address::parse(text) {
-        Ok(one) if one.count() == 1 => Ok(one),
-        Ok(several) => {
-            Err(reject(format!("`from` must have one address, got {} groups", several.count())))
-        }
-        Err(error) => Err(reject(error.to_string())),
-    }
+fn host(text: &str) -> Result<Address, Box<Rejection>> {
+    address::one(text, "from", HELP)
 }
 
 impl Udp {
@@ -188,7 +183,7 @@ impl Udp {
     fn rejections(&self) -> Vec<Rejection> {
         let mut rejections = self.header.rejections("from");
         match host(&self.address) {
-            Err(rejection) => rejections.push(rejection),
+            Err(rejection) => rejections.push(*rejection),
             Ok(one) => {
                 let one = [one];
                 rejections.extend(address::reject_sources(&self.sources, ("from", &one)));
@@ -214,20 +209,14 @@ impl Udp {
 impl Zmq {
     /// Address without the scheme; `*` is all addresses of this host.
     pub fn address(&self) -> String {
-        let text = self.connect.as_ref().or(self.bind.as_ref()).map_or("", String::as_str);
-        text.strip_prefix("tcp://").unwrap_or(text).replacen('*', "0.0.0.0", 1)
+        zmtp::endpoint(self.bind.as_ref(), self.connect.as_ref()).unwrap_or_default().0
     }
 
     fn rejections(&self) -> Vec<Rejection> {
         let mut rejections = Vec::new();
-        match (&self.connect, &self.bind) {
-            (Some(text), None) | (None, Some(text)) => match text.strip_prefix("tcp://") {
-                Some(_) => rejections.extend(host(&self.address()).err()),
-                None => {
-                    rejections.push(reject(format!("`zmq` needs tcp://host:port, got `{text}`")));
-                }
-            },
-            _ => rejections.push(reject("`zmq` needs either `connect` or `bind`".to_owned())),
+        match zmtp::endpoint(self.bind.as_ref(), self.connect.as_ref()) {
+            Err(why) => rejections.push(reject(why)),
+            Ok((address, _)) => rejections.extend(Origin::Tcp(address).rejections()),
         }
         if self.socket == ZmqSocket::Pull && !self.topic.is_empty() {
             rejections.push(reject("`topic` needs `socket: sub`".to_owned()));

@@ -3,7 +3,7 @@
 use super::assembler::{Assembler, Layout};
 use super::causes::Causes;
 use super::levels::Levels;
-use super::{Origin, SampleSource, byte_stream};
+use super::{Origin, SampleSource};
 use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{BlockError, Clock, Env, FrameMut, Time, TimeBase, host_clock};
 use fxgraph_common::link::{Frames, Link};
@@ -11,8 +11,6 @@ use fxgraph_common::measured_rate::MeasuredRate;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// Memory of a source without its frames, in bytes.
-pub const HOST_BYTES: usize = 4 * byte_stream::READ_BYTES;
 /// Largest time, in seconds, that samples are taken to wait in buffers before they are read.
 const DELAY_SECONDS: f64 = 0.25;
 /// Samples that arrive within this time after the thread begins to read may have waited for it.

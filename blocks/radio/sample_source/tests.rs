@@ -563,8 +563,12 @@ fn parameters_that_do_not_fit_are_rejected_with_their_place() {
         (json!("stdin"), json!({"adc_sample_rate_hz": 0}), "positive"),
         (json!("stdin"), json!({"samples_per_frame": 24}), "multiple of `samples_per_heap`"),
         (json!({"rtl_tcp": {"address": "127.0.0.1:1234"}}), json!({}), "must be cu8"),
-        (json!({"zmq": {"socket": "sub"}}), json!({}), "either `connect` or `bind`"),
-        (json!({"zmq": {"connect": "ipc://x", "socket": "sub"}}), json!({}), "tcp://host:port"),
+        (json!({"zmq": {"socket": "sub"}}), json!({}), "one of `bind` and `connect`"),
+        (
+            json!({"zmq": {"connect": "ipc://x", "socket": "sub"}}),
+            json!({}),
+            "must be tcp://host:port",
+        ),
     ] {
         let messages = rejected(from, more);
         assert!(messages.iter().any(|message| message.contains(text)), "{text}: {messages:?}");
