@@ -183,6 +183,15 @@ fn deploy_says_what_comes_next_and_its_commands_exist() {
         let mode = fs::metadata(directory.path().join(script)).unwrap().permissions().mode();
         assert_eq!(mode & 0o111, 0o111, "{script}");
     }
+    // Without Slurm no part has a host.
+    let mut array = Command::new(directory.path().join("s/array.sh"));
+    let status = array.arg("status").current_dir("/").output().unwrap();
+    let (said, errors) = (String::from_utf8_lossy(&status.stdout), status.stderr);
+    assert!(status.status.success(), "{}", String::from_utf8_lossy(&errors));
+    assert_eq!(said.lines().filter(|line| line.ends_with(" - - -")).count(), 32, "{said}");
+    assert!(said.starts_with("f_host[0] - - -\n"), "{said}");
+    let wrong = Command::new(directory.path().join("s/array.sh")).arg("begin").output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
 }
 
 #[test]

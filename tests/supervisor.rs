@@ -2,8 +2,11 @@
 
 use crate::support::programs;
 use crate::support::repository::root;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,19 +14,19 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-const COMMANDS: [&str; 7] = ["squeue", "sinfo", "scontrol", "salloc", "scancel", "srun", "curl"];
+const COMMANDS: [&str; 6] = ["squeue", "sinfo", "scontrol", "salloc", "scancel", "srun"];
+/// Name under which calls of the parts' servers are counted.
+const SERVER: &str = "server";
 /// Longest wait for a state of the array.
 const LIMIT: Duration = Duration::from_mins(2);
-/// Two parts on one class of two hosts; `b` sends to `a`.
-const PARTS: &str = "flowgraph='fake'\nprogram='true'\nversion='1'\nname=('a' 'b')\nfile=('a' 'b')\nclass=('x' 'x')\n\
-    port=('7001' '7002')\nlevel=('0' '1')\nsent=('' '')\nobstacle=('' '')\nclasses=('x')\nsize=('2')\n\
-    constraint=('')\ngpus=('0')\n";
 
-/// A deployed array and a Slurm of files.
+/// A deployed array, a Slurm of files, and the servers of its parts.
 struct Site {
     directory: tempfile::TempDir,
     /// Command and number of its call that fails.
     fails: String,
+    /// Port of the first part; the second part has the next one, and their second versions those after.
+    port: u16,
 }
 
 impl Site {
@@ -32,23 +35,45 @@ impl Site {
         for name in ["slurm/calls", "slurm/jobs", "slurm/steps", "bin"] {
             fs::create_dir_all(directory.path().join(name)).unwrap();
         }
-        for command in COMMANDS.iter().chain(&["sleep"]) {
+        for command in COMMANDS {
             let fake = root().join("tests/slurm/fake.sh");
             symlink(fake, directory.path().join("bin").join(command)).unwrap();
         }
-        let site = Self { directory, fails: fails.to_owned() };
-        site.deploy("array", PARTS);
+        let listeners = listeners();
+        let port = listeners[0].local_addr().unwrap().port();
+        for listener in listeners {
+            let (slurm, fails) = (directory.path().join("slurm"), fails.to_owned());
+            std::thread::spawn(move || serve(&listener, &slurm, &fails));
+        }
+        let site = Self { directory, fails: fails.to_owned(), port };
+        site.deploy("array", "true");
         site
     }
 
-    /// Writes the files of an array to `directory`.
-    fn deploy(&self, directory: &str, parts: &str) {
-        let script = self.path(directory).join("array.sh");
-        fs::create_dir_all(self.path(directory).join("parts")).unwrap();
-        let text = root().join("src/cli/deploy/array.sh");
-        programs::write(&script, &fs::read_to_string(text).unwrap());
-        fs::write(self.path(directory).join("parts.sh"), parts).unwrap();
+    /// Writes an array of two parts on one class of two hosts; `b` sends to `a`. `program` is run for a takeover.
+    fn deploy(&self, directory: &str, program: &str) {
+        let part = |name: &str, level: u16| {
+            json!({
+                "name": name, "file_name": name, "class": "x", "index": level, "config_hash": "",
+                "level": level, "sends_to": [], "port": self.port + level,
+                "server": {"address_file": format!("run/{name}.address")},
+                "streams": {"sent": [], "obstacle": null},
+            })
+        };
+        let class = json!({"name": "x", "size": 2, "constraint": null, "gpus": 0});
+        let deployment = json!({
+            "flowgraph": "fake", "engine": "slurm", "version": "1", "token_file": "token",
+            "files": [], "parts": [part("a", 0), part("b", 1)],
+            "array": {"program": program, "classes": [class]},
+        });
+        fs::create_dir(self.path(directory)).unwrap();
+        fs::write(self.path(directory).join("deployment.json"), deployment.to_string()).unwrap();
         fs::write(self.path(directory).join("token"), "0123456789abcdef\n").unwrap();
+        let script = format!(
+            "#!/bin/sh\nexec '{}' array \"$(dirname \"$0\")\" \"$@\"\n",
+            env!("CARGO_BIN_EXE_fxgraph")
+        );
+        programs::write(&self.path(directory).join("array.sh"), &script);
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -103,14 +128,21 @@ impl Site {
         panic!("{}: {arguments:?} fails again", self.fails);
     }
 
+    /// Kills the `srun`s of a supervisor that was killed; the steps go on.
+    fn kill_sruns(&self) {
+        let processes = fs::read_to_string(self.path("slurm/sruns")).unwrap();
+        let mut kill = Command::new("kill");
+        assert!(kill.arg("-9").args(processes.split_whitespace()).status().unwrap().success());
+    }
+
     /// Name of the running step of each port.
-    fn steps(&self) -> BTreeMap<String, String> {
+    fn steps(&self) -> BTreeMap<u16, String> {
         let files = fs::read_dir(self.path("slurm/steps")).unwrap().flatten();
         let words = files.filter_map(|file| {
             let text = fs::read_to_string(file.path()).ok()?;
             let mut words = text.split(' ').map(str::to_owned);
             let name = words.next()?;
-            Some((words.next()?, name))
+            Some((words.next()?.parse().ok()?, name))
         });
         words.collect()
     }
@@ -121,7 +153,59 @@ impl Site {
     }
 }
 
-/// A script with a process group of its own. When it is dropped, also by a test that fails, it is killed with its `srun`s;
+/// Listeners on four ports, one after the other.
+fn listeners() -> Vec<TcpListener> {
+    loop {
+        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        let others = (1..4).map(|n| TcpListener::bind(("127.0.0.1", port.checked_add(n)?)).ok());
+        let others = others.collect::<Option<Vec<_>>>();
+        if let Some(mut listeners) = others {
+            listeners.insert(0, first);
+            return listeners;
+        }
+    }
+}
+
+/// Answers as the part that runs at a port, according to the files in `slurm`, until the test ends.
+fn serve(listener: &TcpListener, slurm: &Path, fails: &str) {
+    let port = listener.local_addr().unwrap().port();
+    for stream in listener.incoming() {
+        // A connection that is closed without an answer is one to a port where no part listens.
+        let _ = answer(&stream.unwrap(), port, slurm, fails);
+    }
+}
+
+fn answer(mut stream: &TcpStream, port: u16, slurm: &Path, fails: &str) -> Option<()> {
+    let mut head = BufReader::new(stream).lines().map_while(Result::ok);
+    let request = head.next()?;
+    head.find(String::is_empty)?;
+    let lock = fs::File::create(slurm.join("lock")).ok()?;
+    lock.lock().ok()?;
+    let calls = slurm.join("calls").join(SERVER);
+    let call = fs::read_to_string(&calls).map_or(0, |n| n.parse::<usize>().unwrap()) + 1;
+    fs::write(calls, call.to_string()).ok()?;
+    if fails == format!("{SERVER} {call}") {
+        fs::write(slurm.join("failed"), "").ok()?;
+        return None;
+    }
+    let step = fs::read_dir(slurm.join("steps")).ok()?.flatten().find_map(|file| {
+        let text = fs::read_to_string(file.path()).ok()?;
+        let (name, state) = text.split_once(&format!(" {port} "))?;
+        Some((file.path(), name.to_owned(), state.trim().to_owned()))
+    });
+    let (path, name, mut state) = step?;
+    if request.starts_with("POST") && state == "prepared" {
+        "running".clone_into(&mut state);
+        fs::write(path, format!("{name} {port} {state}")).ok()?;
+    }
+    let health = json!({"state": state, "faults": 0, "survived_faults": 0, "elapsed_seconds": 1.0});
+    let (health, close) = (health.to_string(), "Connection: close");
+    let length = health.len();
+    write!(stream, "HTTP/1.1 200 OK\r\n{close}\r\nContent-Length: {length}\r\n\r\n{health}").ok()
+}
+
+/// A script with a process group of its own. When it is dropped, also by a test that fails, it is killed; its `srun`s and
 /// the steps go on.
 struct Script(Child);
 
@@ -145,13 +229,15 @@ impl Drop for Script {
 fn live(fails: &str) -> Site {
     let site = Site::new(fails);
     drop(site.start());
+    site.kill_sruns();
     let before = site.steps();
     assert_eq!(before.len(), 2, "{fails}");
     let mut supervisor = site.start();
     assert_eq!(site.steps(), before, "{fails}: parts that run are not started again");
     site.run(&["restart", "a"]);
     let after = site.steps();
-    assert!(after["7001"] != before["7001"] && after["7002"] == before["7002"], "{fails}");
+    let (a, b) = (site.port, site.port + 1);
+    assert!(after[&a] != before[&a] && after[&b] == before[&b], "{fails}");
     let listed = site.run(&["status"]);
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert_eq!(listed.lines().count(), 2, "{fails}: {listed}");
@@ -160,7 +246,7 @@ fn live(fails: &str) -> Site {
         let [part, "h0" | "h1", address, "running" | "no_answer"] = words[..] else {
             panic!("{fails}: {listed}")
         };
-        let port = if name == "a" { "7001" } else { "7002" };
+        let port = if name == "a" { a } else { b };
         assert_eq!((part, address), (name, &*format!("127.0.0.1:{port}")), "{fails}");
     }
     site.run(&["stop"]);
@@ -181,12 +267,13 @@ fn each_command_of_slurm_may_fail_once_at_each_call() {
     let site = live("");
     let calls = COMMANDS
         .iter()
+        .chain(&[SERVER])
         .flat_map(|command| (1..=site.calls(command)).map(move |call| format!("{command} {call}")));
     let calls: Vec<String> = calls.collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     // The scripts mostly wait.
     std::thread::scope(|scope| {
-        for _ in 0..4 {
+        for _ in 0..16 {
             scope.spawn(|| {
                 while let Some(fails) = calls.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let has_failed = live(fails).path("slurm/failed").exists();
@@ -215,7 +302,7 @@ fn state_file_of_a_takeover_is_not_kept_and_that_of_other_parts_goes_along() {
     assert_eq!((of("array", "a"), of("array", "b")), (array(), array()));
 
     // The sinks of a version that has failed to take over are disabled.
-    site.deploy("failing", &PARTS.replace("program='true'", "program='false'"));
+    site.deploy("failing", "false");
     let failing = site.path("failing").display().to_string();
     let output = site.script(&["update", &failing]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -224,8 +311,9 @@ fn state_file_of_a_takeover_is_not_kept_and_that_of_other_parts_goes_along() {
 
     // A takeover ends the old process, whose sinks are disabled.
     let program = site.path("bin/takeover");
-    programs::write(&program, "#!/bin/sh\ngrep -l ' 7001 ' \"$FAKE\"/steps/* | xargs rm\n");
-    site.deploy("new", &PARTS.replace("program='true'", "program='takeover'"));
+    let end = format!("#!/bin/sh\ngrep -l ' {} ' \"$FAKE\"/steps/* | xargs rm\n", site.port);
+    programs::write(&program, &end);
+    site.deploy("new", "takeover");
     fs::create_dir(site.path("new/state")).unwrap();
     for part in ["a", "b"] {
         // Of an earlier time in which this directory had the array.

@@ -1,10 +1,9 @@
 #!/bin/bash
-# Replaces squeue, sinfo, scontrol, salloc, scancel and srun on hosts h0 and h1, the parts' servers (curl), and `sleep`,
-# by the name of the call. Jobs and steps are files in $FAKE, and live values the directory of the process that had them. Call number N of command COMMAND
-# fails if $FAIL is `COMMAND N`, as every command does while the controller of Slurm starts again.
+# Replaces squeue, sinfo, scontrol, salloc, scancel and srun on hosts h0 and h1, by the name of the call. Jobs and steps are
+# files in $FAKE, and live values the directory of the process that had them. Call number N of command COMMAND fails if
+# $FAIL is `COMMAND N`, as every command does while the controller of Slurm starts again.
 set -u
 me=${0##*/}
-[ "$me" = sleep ] && exec /bin/sleep 0.05
 here=$PWD
 cd "$FAKE" || exit 9
 exec 3>lock; flock 3
@@ -39,10 +38,7 @@ srun)
   echo "$(after -J "$@") $port $state" >"steps/$job.$n"
   # A process that keeps live values writes them to its state file, unless it begins with those there.
   values=$here/$(after --state "$@"); [ -e "$values" ] || echo "$here" >"$values"
+  echo $$ >>sruns
   flock -u 3
-  while [ -e "steps/$job.$n" ]; do /bin/sleep 0.02; done ;;
-curl)
-  url=${*: -1} port=$(sed 's|.*:\([0-9]*\)/.*|\1|' <<<"$url") file=$(grep -ls " $port " steps/* | head -n 1)
-  [ -n "$file" ] || exit 7
-  if [[ $url == */start ]]; then sed -i 's/prepared/running/' "$file"; else echo "{\"state\": \"$(cut -d ' ' -f 3 "$file")\"}"; fi ;;
+  while [ -e "steps/$job.$n" ]; do sleep 0.1; done ;;
 esac

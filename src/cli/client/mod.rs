@@ -70,6 +70,11 @@ impl Connection {
         Self { connect: url.to_owned(), token_file: None, ca: None }
     }
 
+    /// Options for the flowgraph at `url`, whose token is in a file.
+    pub fn with_token(url: &str, token_file: PathBuf) -> Self {
+        Self { token_file: Some(token_file), ..Self::to(url) }
+    }
+
     /// Options for the flowgraph at `url`, with the token and the certificates of `self`.
     pub fn with_url(&self, url: &str) -> Self {
         Self { connect: url.to_owned(), ..self.clone() }

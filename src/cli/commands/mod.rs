@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub mod apply;
+mod array;
 mod bench;
 mod compare;
 mod completions;
@@ -60,6 +61,7 @@ pub enum Command {
     Stop(stop::Stop),
     Abort(stop::Abort),
     Deploy(deploy::Deploy),
+    Array(array::Array),
     Fleet(fleet::Fleet),
     Dashboard(dashboard::Dashboard),
     Examples(examples::Examples),
@@ -100,6 +102,7 @@ impl Command {
             Self::Stop(command) => command.execute(terminal),
             Self::Abort(command) => command.execute(terminal),
             Self::Deploy(command) => command.execute(terminal),
+            Self::Array(command) => command.execute(terminal),
             Self::Fleet(command) => command.execute(terminal),
             Self::Dashboard(command) => command.execute(terminal),
             Self::Examples(command) => command.execute(terminal),

@@ -33,6 +33,39 @@ pub struct Manifest {
     pub token_file: PathBuf,
     /// All files of the deployment, relative to the directory.
     pub files: Vec<PathBuf>,
+    /// Program and hosts; only for Slurm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<Array>,
+}
+
+/// Program and hosts of an array.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Array {
+    /// Path of the program on all hosts.
+    pub program: String,
+    /// Classes of hosts, in the order in which they get theirs.
+    pub classes: Vec<Class>,
+}
+
+/// A class of hosts.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Class {
+    pub name: String,
+    /// Number of hosts, with spares.
+    pub size: usize,
+    /// Property of the hosts.
+    pub constraint: Option<String>,
+    /// GPUs of each host.
+    pub gpus: usize,
+}
+
+/// Streams of a part under Slurm, for an update.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Streams {
+    /// Streams that the part sends, each with its address and the type that receivers expect.
+    pub sent: Vec<String>,
+    /// Reason why a second process cannot take over from the part without missing data, if any.
+    pub obstacle: Option<String>,
 }
 
 /// A part of a deployment.
@@ -56,6 +89,9 @@ pub struct Part {
     pub port: u16,
     /// Where its server is found.
     pub server: Server,
+    /// Its streams; only for Slurm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams: Option<Streams>,
 }
 
 /// Where the server of a part is found.

@@ -3,7 +3,7 @@
 mod kubernetes;
 pub mod manifest;
 pub mod processes;
-mod slurm;
+pub mod slurm;
 mod systemd;
 
 use crate::client::with_help;
@@ -148,7 +148,7 @@ impl Engine {
     /// The engine's own files.
     fn files(self, deployment: &Deployment<'_>) -> Result<Vec<File>, Failure> {
         match self {
-            Self::Slurm => slurm::files(deployment),
+            Self::Slurm => Ok(deployment.manifest.array.iter().map(slurm::script).collect()),
             Self::Systemd => systemd::files(deployment),
             Self::Kubernetes => kubernetes::files(deployment),
         }
@@ -174,7 +174,7 @@ pub fn write(plan: &Plan, options: &Options, directory: &Path) -> Result<Manifes
     reject_overwriting(&parts)?;
     fs::create_dir_all(directory).map_err(|error| cannot("create", directory, &error))?;
     let directory = directory.canonicalize().map_err(|error| cannot("find", directory, &error))?;
-    let mut manifest = manifest(plan, options, &parts)?;
+    let mut manifest = manifest(plan, hosts, options, &parts)?;
 
     let yaml = |HostPart { part, .. }: &HostPart| {
         File::new(format!("parts/{}.yaml", part.file_name()), &part.yaml)
@@ -248,12 +248,19 @@ fn is_inside(path: &Path) -> bool {
     path.components().all(|component| matches!(component, std::path::Component::Normal(_)))
 }
 
-fn manifest(plan: &Plan, options: &Options, parts: &[HostPart]) -> Result<Manifest, Failure> {
+fn manifest(
+    plan: &Plan,
+    hosts: &Hosts,
+    options: &Options,
+    parts: &[HostPart],
+) -> Result<Manifest, Failure> {
+    let is_array = options.engine == Engine::Slurm;
     let plans: Vec<&PartPlan> = parts.iter().map(|host| &host.part).collect();
     let levels = levels(&plans);
     let level = |at: usize| levels.iter().position(|level| level.contains(&at)).unwrap_or_default();
     let plan_name = plan.name.clone();
-    let part = |(at, HostPart { part, plan }): (usize, &HostPart)| -> Result<Part, Failure> {
+    let part = |(at, host): (usize, &HostPart)| -> Result<Part, Failure> {
+        let HostPart { part, plan } = host;
         let port = u16::try_from(at).ok().and_then(|at| options.first_port.checked_add(at));
         let port = port.ok_or_else(|| {
             let message = format!(
@@ -277,6 +284,7 @@ fn manifest(plan: &Plan, options: &Options, parts: &[HostPart]) -> Result<Manife
             sends_to: plans.iter().filter(reads).map(|to| to.name.clone()).collect(),
             port,
             server: options.engine.server(&plan_name, part, port, options),
+            streams: is_array.then(|| slurm::streams(host, parts)),
         })
     };
     Ok(Manifest {
@@ -286,6 +294,7 @@ fn manifest(plan: &Plan, options: &Options, parts: &[HostPart]) -> Result<Manife
         parts: parts.iter().enumerate().map(part).collect::<Result<_, _>>()?,
         token_file: TOKEN.into(),
         files: Vec::new(),
+        array: is_array.then(|| slurm::program_and_hosts(hosts, options)).transpose()?,
     })
 }
 

@@ -33,6 +33,7 @@ pub fn write(
             sends_to: readers.map(|to| to.part.name.clone()).collect(),
             port: port.unwrap_or_default(),
             server: Server::Address(address.to_owned()),
+            streams: None,
         }
     };
     let manifest = Manifest {
@@ -42,6 +43,7 @@ pub fn write(
         parts: parts.iter().enumerate().map(part).collect(),
         token_file: TOKEN.into(),
         files: parts.iter().map(|host| format!("{}.yaml", host.part.file_name()).into()).collect(),
+        array: None,
     };
     manifest.write(directory)
 }
