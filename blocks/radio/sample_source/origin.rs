@@ -208,6 +208,7 @@ impl Udp {
 
 impl Zmq {
     /// Address without the scheme; `*` is all addresses of this host.
+    #[must_use]
     pub fn address(&self) -> String {
         zmtp::endpoint(self.bind.as_ref(), self.connect.as_ref()).unwrap_or_default().0
     }
