@@ -7,7 +7,7 @@ use super::shape::KernelShape;
 use crate::common::dither::Dither;
 use crate::common::gpu;
 use crate::f_engine::postproc::device_settings::{GainKernels, differ};
-use crate::f_engine::samples::schedule::Sizes;
+use crate::f_engine::samples::input::Sizes;
 use fxgraph::cuda::{self, Device, DeviceArray, Kernel, Properties};
 use fxgraph::{BlockError, Ports};
 use num_complex::Complex32;

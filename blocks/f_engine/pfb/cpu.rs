@@ -3,9 +3,10 @@
 use super::Pfb;
 use crate::common::parallel::{self, Threads};
 use crate::f_engine::samples::host::{self, Number, Series};
+use crate::f_engine::samples::input::Sizes;
 use crate::f_engine::samples::pol::Count;
 use crate::f_engine::samples::power::{Level, Measured, summary};
-use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
+use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule};
 use fxgraph::changes::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, PortType, Ports, Summary};
 use fxgraph_dsp::polyphase::{Fir, Scratch};

@@ -16,7 +16,7 @@ use crate::common::delay::{self, MaxRates};
 use crate::common::live::Live;
 use crate::common::nyquist::MAX_NYQUIST_ZONE;
 use crate::common::parallel::MAX_THREADS;
-use crate::f_engine::samples::schedule::{Sizes, rate_hz, ticks};
+use crate::f_engine::samples::input::{Sizes, rate_hz, ticks};
 use crate::f_engine::samples::{device, host, input};
 use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};

@@ -2,10 +2,11 @@
 
 use super::Pfb;
 use crate::f_engine::ddc::Ddc;
+use crate::f_engine::samples::input::Sizes;
 use crate::f_engine::samples::packed_input::{Copy, Lending, Memory, seam_samples};
 use crate::f_engine::samples::pol::Count;
 use crate::f_engine::samples::power::Measured;
-use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
+use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule};
 use crate::tests::chain::{self, Digitised, Out, Plain, kind, noise};
 use fxgraph::{Block, BlockError, Counter, Dtype, Env, Io, KindSpec, Next, PortType, Ports};
 use fxgraph_dsp::packed::Decoder;

@@ -2,8 +2,9 @@
 //! history for frames that are no longer held.
 #![allow(unsafe_code)] // copies between memory that the block or the job owns
 
+use super::input::Sizes;
 use super::packed_input::{Copy, Lending, Located, Memory, seam_samples};
-use super::schedule::{Schedule, Sizes};
+use super::schedule::Schedule;
 use crate::common::gpu;
 use fxgraph::cuda::{CudaError, Device, DeviceArray, IN_FLIGHT, Pipeline, frame_address};
 use fxgraph::diagnostic::codes;

@@ -2,9 +2,10 @@
 //! submits one job after the other.
 
 use super::device::{self, DeviceSamples, owes_copies};
+use super::input::Sizes;
 use super::packed_input::{Lending, Memory};
 use super::pol::Count;
-use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
+use super::schedule::{Fate, Placed, Run, Schedule};
 use crate::common::live::Live;
 use crate::common::versions::reject_many;
 use fxgraph::changes::Change;

@@ -1,9 +1,10 @@
 //! Decoded samples of all polarisations, contiguous in host memory.
 
 use super::history::Move;
+use super::input::Sizes;
 use super::pol::{Count, Store};
 use super::power::Measured;
-use super::schedule::{Schedule, Sizes};
+use super::schedule::Schedule;
 use fxgraph::{Dtype, Frame, PortType, Ports};
 use fxgraph_dsp::delay::Piece;
 use fxgraph_dsp::packed::Decoder;

@@ -1,9 +1,42 @@
-//! Checks of the input streams of samples.
+//! Input streams of samples: their sizes and checks.
 
-use super::schedule::ticks;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Dtype, PortType, Rejection};
+use fxgraph::{At, Dtype, PortType, Rejection, Sideband};
 use fxgraph_dsp::packed::WIDTHS;
+
+/// Sizes of windows and frames, in samples of the input unless stated otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Ticks of the clock from one sample to the next.
+    pub ticks: usize,
+    /// Samples from one spectrum to the next.
+    pub step: usize,
+    /// Samples per window of a spectrum.
+    pub window: usize,
+    /// Spectra per output frame.
+    pub spectra: usize,
+    /// Largest shift of a window in samples, of either sign; a multiple of 8.
+    pub max_delay: usize,
+    /// Sideband of the samples, which sets the sign of the phases of the delay models.
+    pub sideband: Sideband,
+}
+
+impl Sizes {
+    /// Number of samples that the windows of an output frame may cover, including alignment to 8.
+    pub fn frame_samples(&self) -> usize {
+        (self.spectra - 1) * self.step + self.window + 2 * self.max_delay + 8
+    }
+}
+
+/// Ticks of the clock from one sample of the stream to the next: 1 for samples of a source.
+pub fn ticks(input: &PortType) -> usize {
+    input.samples_per("sample").unwrap_or(1) as usize
+}
+
+/// Samples of the stream per second.
+pub fn rate_hz(input: &PortType) -> f64 {
+    input.clock.adc_sample_rate_hz / ticks(input) as f64
+}
 
 /// Returns whether the stream has complex samples of a part of the band, centred at 0 Hz.
 pub fn is_complex(input: &PortType) -> bool {

@@ -6,8 +6,9 @@
 //! samples copied to the memory of the history, in sequence with the kernels that read it.
 
 use super::history::Move;
+use super::input::Sizes;
 use super::pol::Store;
-use super::schedule::{Fate, Run, Schedule, Sizes};
+use super::schedule::{Fate, Run, Schedule};
 use fxgraph::Frame;
 use std::collections::VecDeque;
 use std::ops::Range;

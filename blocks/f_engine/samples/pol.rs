@@ -1,9 +1,8 @@
 //! One polarisation: its delays, and the samples of its input that have arrived.
 
 use super::history::{History, Move};
-use super::input::is_complex;
+use super::input::{Sizes, is_complex, ticks};
 use super::power::INPUTS;
-use super::schedule::{Sizes, ticks};
 use crate::common::delay::show_group_delay;
 use fxgraph::changes::MAX_TIMESTAMP;
 use fxgraph::event::{BlockEvents, EventKind};

@@ -1,7 +1,6 @@
 //! Power and clipping of the digitiser's samples.
 
-use super::input::is_complex;
-use super::schedule::rate_hz;
+use super::input::{is_complex, rate_hz};
 use fxgraph::{Counters, Gauge, PortType};
 
 /// Power and clipping of some samples of one polarisation.

@@ -1,46 +1,13 @@
 //! Selection of the samples of each spectrum, as they arrive, for all implementations.
 
+use super::input::Sizes;
 use super::pol::{Count, Pol, Store};
 use super::power::Measured;
 use crate::common::gaps::Gaps;
 use crate::common::live::Live;
 use fxgraph::changes::Changes;
-use fxgraph::{Header, Input, PortType, Sideband};
+use fxgraph::{Header, Input, PortType};
 use fxgraph_dsp::delay::Piece;
-
-/// Sizes of windows and frames, in samples of the input unless stated otherwise.
-#[derive(Clone, Copy, Debug)]
-pub struct Sizes {
-    /// Ticks of the clock from one sample to the next.
-    pub ticks: usize,
-    /// Samples from one spectrum to the next.
-    pub step: usize,
-    /// Samples per window of a spectrum.
-    pub window: usize,
-    /// Spectra per output frame.
-    pub spectra: usize,
-    /// Largest shift of a window in samples, of either sign; a multiple of 8.
-    pub max_delay: usize,
-    /// Sideband of the samples, which sets the sign of the phases of the delay models.
-    pub sideband: Sideband,
-}
-
-impl Sizes {
-    /// Number of samples that the windows of an output frame may cover, including alignment to 8.
-    pub fn frame_samples(&self) -> usize {
-        (self.spectra - 1) * self.step + self.window + 2 * self.max_delay + 8
-    }
-}
-
-/// Ticks of the clock from one sample of the stream to the next: 1 for samples of a source.
-pub fn ticks(input: &PortType) -> usize {
-    input.samples_per("sample").unwrap_or(1) as usize
-}
-
-/// Samples of the stream per second.
-pub fn rate_hz(input: &PortType) -> f64 {
-    input.clock.adc_sample_rate_hz / ticks(input) as f64
-}
 
 /// Availability of the samples of a spectrum, with the values that `pfb.cu` uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Thread that waits for the disk, so that the next dumps are written meanwhile.
 
-use super::writing::Queue;
+use super::queue::Queue;
 use crate::io::files::output_file::cannot_write;
 use fxgraph::{BlockError, Env};
 use fxgraph_formats::uvh5::Commit;

@@ -3,7 +3,8 @@
 use super::Uvh5Sink;
 use super::matching::Matching;
 use super::ports::Layout;
-use super::writing::{Queue, Writing};
+use super::queue::Queue;
+use super::writing::Writing;
 use crate::io::files::FileParameters;
 use crate::io::files::output_file::try_to_write;
 use fxgraph::threads::Threads;

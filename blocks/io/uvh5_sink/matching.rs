@@ -1,6 +1,6 @@
 //! Matching of the inputs' dumps by timestamp, and waiting for missing inputs.
 
-use super::writing::Dump;
+use super::queue::Dump;
 use crate::io::files::parameters::MAX_GAP_SECONDS;
 use fxgraph::{Clock, Counter, Counters, Input, Next, Patience};
 use std::time::{Duration, Instant};

@@ -5,6 +5,7 @@ mod cpu;
 mod describe;
 mod matching;
 mod ports;
+mod queue;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;

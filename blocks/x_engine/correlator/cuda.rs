@@ -1,8 +1,8 @@
 //! The block on a GPU.
 #![allow(unsafe_code)] // work on frames and tables that jobs own
 
+use super::architecture::Architecture;
 use super::dumps::Dumps;
-use super::products::Architecture;
 use super::sums::Sums;
 use crate::common::stacked::Stacked;
 use crate::common::units::Units;

@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod accumulate;
+mod architecture;
 mod bench;
 pub mod conformance;
 mod cpu;
@@ -29,6 +30,7 @@ use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::common::stacked::Stacked;
 use crate::common::units::Units;
 use accumulate::Accumulator;
+use architecture::Architecture;
 use cuda::Cuda;
 use dumps::Dumps;
 use floats::FloatAccumulator;
@@ -44,7 +46,6 @@ use fxgraph::{
 };
 use fxgraph_dsp::correlator::Kernel;
 use fxgraph_dsp::simd;
-use products::Architecture;
 use sums::Sums;
 
 /// Parameters of the block `correlator`.
@@ -223,7 +224,7 @@ impl KindSpec for Correlator {
         })
         .check(|block, gpu| {
             let mut rejections = reject_size(block, gpu);
-            rejections.extend(products::reject_hopper(block.shape.dtype, gpu));
+            rejections.extend(architecture::reject_hopper(block.shape.dtype, gpu));
             rejections
         }),
         cuda("tensor_core", "any GPU of compute capability 8.0 or later", |block, env| {

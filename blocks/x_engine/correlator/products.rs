@@ -1,55 +1,15 @@
 //! Correlation kernels on the GPU, and the tiling of the visibilities of an array.
 #![allow(unsafe_code)] // launches
 
+use super::architecture::Architecture;
 use super::rows::{Rows, STAGE_BYTES};
 use super::schedule::{Load, Schedule};
 use super::tensor_map::{Element, Tensor, TensorMap};
 use crate::common::gpu;
 use fxgraph::cuda::driver::sys::CUstream;
 use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Grid, Kernel, Properties};
-use fxgraph::diagnostic::codes;
-use fxgraph::{At, Dtype, Rejection};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Compute capability that `hopper` needs.
-const HOPPER: (usize, usize) = (9, 0);
-
-/// Kernels of the GPU implementations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Architecture {
-    /// Warpgroup matrix instructions and the tensor memory accelerator (TMA).
-    Hopper,
-    /// Matrix instructions of warps.
-    TensorCore,
-}
-
-impl Architecture {
-    /// Returns the faster kernel for voltages of `dtype` on a GPU of this compute capability.
-    pub(super) fn best(dtype: Dtype, capability: (usize, usize)) -> Self {
-        match (dtype, capability) {
-            (Dtype::Cf16, _) => Self::TensorCore,
-            (_, HOPPER) => Self::Hopper,
-            _ => Self::TensorCore,
-        }
-    }
-}
-
-/// Diagnostic for `hopper` with unsupported voltages, or on a GPU without its instructions.
-pub(super) fn reject_hopper(dtype: Dtype, gpu: Option<&Properties>) -> Option<Rejection> {
-    let reject = |message: String, help: &str| {
-        Some(Rejection::new(codes::IMPLEMENTATION, At::Implementation, message).help(help))
-    };
-    if dtype == Dtype::Cf16 {
-        let help = "set `implementation: tensor_core`, or `cuda`, which selects it";
-        return reject(format!("`hopper` needs 8-bit or 4-bit integers, got `{dtype}`"), help);
-    }
-    let Properties { name, capability: (major, minor), .. } =
-        gpu.filter(|gpu| gpu.capability != HOPPER)?;
-    let message =
-        format!("`hopper` needs a GPU of compute capability 9.0, {name} has {major}.{minor}");
-    reject(message, "set `implementation: cuda`, which selects the kernel for the installed GPU")
-}
 
 /// Sizes of the visibilities in device memory: `[channel][row][column][re, im]`, lower triangle used.
 #[derive(Clone, Copy, Debug)]
@@ -396,7 +356,9 @@ impl Products {
 
 #[cfg(test)]
 mod tests {
+    use super::super::architecture::reject_hopper;
     use super::*;
+    use fxgraph::{At, Dtype};
 
     fn gpu(per_block: usize, per_multiprocessor: usize) -> Properties {
         Properties {

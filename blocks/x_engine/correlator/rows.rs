@@ -1,7 +1,7 @@
 //! Samples in device memory as the GPU kernels read them: rows of (antenna, polarisation), in stages of 128 bytes. With
 //! one polarisation the rows of two antennas are those of one antenna with two.
 
-use super::products::Architecture;
+use super::architecture::Architecture;
 use super::sum_bound::SAMPLES_IN_32_BITS;
 use crate::common::stacked::Stacked;
 use fxgraph::Dtype;

@@ -1,8 +1,9 @@
 //! Sums of products in device memory, and the kernels that update them.
 #![allow(unsafe_code)] // launches
 
+use super::architecture::Architecture;
 use super::cuda::missing_flags;
-use super::products::{Architecture, Products, Sizes};
+use super::products::{Products, Sizes};
 use super::rows::{Piece, Rows, STAGE_BYTES, longest_piece, pieces, stage_samples};
 use super::wide_sums::Whole;
 use crate::common::gpu;
