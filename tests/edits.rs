@@ -309,6 +309,7 @@ fn watched_run_swaps_all_blocks_with_an_edited_file_at_one_timestamp() {
     let directory = directory.path();
     let mut program = Program::running(directory, &flowgraph(&["a", "b"]), &["--watch"]);
     let file = directory.join("gain.py");
+    wait_for_factor(directory, "a", 1);
     // The flowgraph file is not applied with an edit of the code: its value is another one.
     let set = http::request(
         program.address,
