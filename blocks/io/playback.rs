@@ -199,4 +199,18 @@ pub mod tests {
             }
         }
     }
+
+    /// Records the frames of a file by `sink`.
+    pub fn record(sink: &impl KindSpec, port: &PortType, frames: &[Arc<Frame>]) {
+        let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
+        let block = sink.build(&ports.inputs, &Env::detached("out")).unwrap();
+        let mut harness = Harness::new(block, &ports, frames.len()).unwrap();
+        Harness::block_on(async {
+            harness.start().await.unwrap();
+            frames.iter().for_each(|frame| assert!(harness.share(0, Arc::clone(frame))));
+            harness.end(0);
+            harness.run().await.unwrap();
+            harness.finish().await.unwrap();
+        });
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::io::files::output_file::full_disk;
+use crate::io::files::tests::write;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Env, Ports, ValidityType};
 use fxgraph_formats::dada::Header;
@@ -33,23 +34,12 @@ fn run(
     frames: &[(u64, &[u32])],
     env: &Env,
 ) -> Result<(), String> {
-    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
-    let block = sink.build(&ports.inputs, env).unwrap();
-    let mut harness = Harness::new(block, &ports, frames.len().max(1)).unwrap();
-    for (n, (timestamp, validity)) in frames.iter().enumerate() {
-        assert!(harness.send(0, |frame| {
-            frame.header_mut().timestamp = *timestamp;
-            frame.header_mut().validity.copy_from_slice(validity);
-            let bytes = frame.as_mut_slice::<u8>().unwrap();
-            let first = n * bytes.len();
-            bytes.iter_mut().enumerate().for_each(|(i, byte)| *byte = (first + i + 1) as u8);
-        }));
-    }
-    harness.end(0);
-    Harness::block_on(async {
-        harness.start().await?;
-        harness.run().await?;
-        harness.finish().await
+    write(sink, port, env, (frames.len(), true), |n, frame| {
+        (frame.header_mut().timestamp, _) = frames[n];
+        frame.header_mut().validity.copy_from_slice(frames[n].1);
+        let bytes = frame.as_mut_slice::<u8>().unwrap();
+        let first = n * bytes.len();
+        bytes.iter_mut().enumerate().for_each(|(i, byte)| *byte = (first + i + 1) as u8);
     })
     .map_err(|error| error.to_string())
 }

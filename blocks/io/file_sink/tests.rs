@@ -3,11 +3,11 @@
 
 use super::*;
 use crate::io::files::output_file::of_another_process;
-use fxgraph::edge::Harness;
+use crate::io::files::tests::write;
 use fxgraph::flowgraph_texts::FlowgraphText;
 use fxgraph::recording::array::Header;
 use fxgraph::recording::{RecordingWriter, SideFile};
-use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Ports, ValidityType};
+use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, ValidityType};
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -31,27 +31,15 @@ fn record(path: &str, frames: u64, end: bool) -> Result<(), BlockError> {
 }
 
 fn record_in(env: &Env, sink: FileSink, frames: u64, end: bool) -> Result<(), BlockError> {
-    let ports = Ports { inputs: vec![port()], outputs: vec![] };
-    let mut harness = Harness::new(sink.build(&ports.inputs, env).unwrap(), &ports, 16).unwrap();
-    Harness::block_on(async {
-        harness.start().await?;
-        for n in 0..frames {
-            assert!(harness.send(0, |frame| {
-                let header = frame.header_mut();
-                header.timestamp = 80 + 8 * n;
-                header.validity.copy_from_slice(&[9, n as u32]);
-                if n > 0 {
-                    header.annotations.reset("saturated", 1)[0] = n as f64;
-                }
-                let values = frame.as_mut_slice::<i32>().unwrap();
-                (0..).zip(values).for_each(|(i, value)| *value = i + 100 * n as i32);
-            }));
+    write(&sink, &port(), env, (frames as usize, end), |n, frame| {
+        let header = frame.header_mut();
+        header.timestamp = 80 + 8 * n as u64;
+        header.validity.copy_from_slice(&[9, n as u32]);
+        if n > 0 {
+            header.annotations.reset("saturated", 1)[0] = n as f64;
         }
-        if end {
-            harness.end(0);
-        }
-        harness.run().await?;
-        harness.finish().await
+        let values = frame.as_mut_slice::<i32>().unwrap();
+        (0..).zip(values).for_each(|(i, value)| *value = i + 100 * n as i32);
     })
 }
 

@@ -4,11 +4,39 @@ use super::Times::{self, OfFile, OfFrames, OfUnits, Stated};
 use super::output_file::{full_disk, of_another_process};
 use crate::tests::chain::connected;
 use fxgraph::edge::Harness;
-use fxgraph::{Axis, Band, Clock, Dtype, Env, PortType, Time, ValidityType};
+use fxgraph::{
+    Axis, Band, BlockError, Clock, Dtype, Env, FrameMut, KindSpec, PortType, Ports, Time,
+    ValidityType,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+
+/// Writes `count` frames of type `port` by `sink` as the block of `env`; `fill` gets the number of each frame. Without an
+/// end, the block is finished as by a stop.
+pub fn write(
+    sink: &impl KindSpec,
+    port: &PortType,
+    env: &Env,
+    (count, ends): (usize, bool),
+    mut fill: impl FnMut(usize, &mut FrameMut),
+) -> Result<(), BlockError> {
+    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
+    let block = sink.build(&ports.inputs, env).unwrap();
+    let mut harness = Harness::new(block, &ports, count.max(1)).unwrap();
+    Harness::block_on(async {
+        harness.start().await?;
+        for n in 0..count {
+            assert!(harness.send(0, |frame| fill(n, frame)));
+        }
+        if ends {
+            harness.end(0);
+        }
+        harness.run().await?;
+        harness.finish().await
+    })
+}
 
 /// Steps of a frame, and ADC samples.
 const STEPS: usize = 4;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::io::files::output_file::full_disk;
+use crate::io::files::tests;
 use fxgraph::edge::Harness;
 use fxgraph::event::Events;
 use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Ports, ValidityType};
@@ -78,25 +79,15 @@ fn write_in(
     port: &PortType,
     frames: &[Sent<'_>],
 ) -> Result<impl Fn(&str) -> u64 + use<>, BlockError> {
-    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
-    let block = sink.build(&ports.inputs, env).unwrap();
-    let mut harness = Harness::new(block, &ports, frames.len().max(1)).unwrap();
-    Harness::block_on(async {
-        harness.start().await?;
-        for (first, validity) in frames {
-            assert!(harness.send(0, |frame| {
-                let (header, payload) = frame.parts_mut::<f32>().unwrap();
-                header.timestamp = 1000 + STEP * first;
-                header.validity.copy_from_slice(validity);
-                for (n, to) in payload.iter_mut().enumerate() {
-                    let (spectrum, rest) = (n / (PRODUCTS * CHANNELS), n % (PRODUCTS * CHANNELS));
-                    *to = value(first + spectrum as u64, rest / CHANNELS, rest % CHANNELS);
-                }
-            }));
+    tests::write(sink, port, env, (frames.len(), true), |n, frame| {
+        let (first, validity) = frames[n];
+        let (header, payload) = frame.parts_mut::<f32>().unwrap();
+        header.timestamp = 1000 + STEP * first;
+        header.validity.copy_from_slice(validity);
+        for (n, to) in payload.iter_mut().enumerate() {
+            let (spectrum, rest) = (n / (PRODUCTS * CHANNELS), n % (PRODUCTS * CHANNELS));
+            *to = value(first + spectrum as u64, rest / CHANNELS, rest % CHANNELS);
         }
-        harness.end(0);
-        harness.run().await?;
-        harness.finish().await
     })?;
     let all = env.counters.list();
     Ok(move |name: &str| all.iter().find(|named| named.name == name).unwrap().counter.get())

@@ -128,16 +128,7 @@ fn file_of_the_sink_is_played_and_written_again_unchanged() {
         let again = directory.path().join(format!("again{bits}.fil"));
         let parameters = serde_json::json!({"path": again, "bits": bits});
         let sink: FilterbankSink = serde_json::from_value(parameters).unwrap();
-        let ports = Ports { inputs: vec![port], outputs: vec![] };
-        let block = sink.build(&ports.inputs, &Env::detached("out")).unwrap();
-        let mut harness = Harness::new(block, &ports, 4).unwrap();
-        Harness::block_on(async {
-            harness.start().await.unwrap();
-            frames.iter().for_each(|frame| assert!(harness.share(0, Arc::clone(frame))));
-            harness.end(0);
-            harness.run().await.unwrap();
-            harness.finish().await.unwrap();
-        });
+        playback::tests::record(&sink, &port, &frames);
         let written = fs::read(again).unwrap();
         let (header, start) = Header::read(&written[..]).unwrap();
         assert_eq!(&written[start as usize..], bytes);

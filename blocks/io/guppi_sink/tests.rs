@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::io::files::output_file::full_disk;
+use crate::io::files::tests::write;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Env, Ports, ValidityType};
 use fxgraph_formats::guppi::Header;
@@ -37,22 +38,12 @@ fn run(
     frames: &[(u64, &[u32], u8)],
     env: &Env,
 ) -> Result<(), String> {
-    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
-    let block = sink.build(&ports.inputs, env).unwrap();
-    let mut harness = Harness::new(block, &ports, frames.len().max(1)).unwrap();
-    for (timestamp, validity, first) in frames {
-        assert!(harness.send(0, |frame| {
-            frame.header_mut().timestamp = *timestamp;
-            frame.header_mut().validity.copy_from_slice(validity);
-            let bytes = frame.as_mut_slice::<u8>().unwrap().iter_mut();
-            (0_u8..).cycle().zip(bytes).for_each(|(n, byte)| *byte = n.wrapping_add(*first));
-        }));
-    }
-    harness.end(0);
-    Harness::block_on(async {
-        harness.start().await?;
-        harness.run().await?;
-        harness.finish().await
+    write(sink, port, env, (frames.len(), true), |n, frame| {
+        let (timestamp, validity, first) = frames[n];
+        frame.header_mut().timestamp = timestamp;
+        frame.header_mut().validity.copy_from_slice(validity);
+        let bytes = frame.as_mut_slice::<u8>().unwrap().iter_mut();
+        (0_u8..).cycle().zip(bytes).for_each(|(n, byte)| *byte = n.wrapping_add(first));
     })
     .map_err(|error| error.to_string())
 }

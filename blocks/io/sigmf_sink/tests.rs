@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::io::files::output_file::full_disk;
+use crate::io::files::tests;
 use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Ports, ValidityType};
 use serde_json::{Value, json};
@@ -35,26 +36,13 @@ fn write(
     frames: &[(u64, &[u32])],
     end: bool,
 ) -> Result<Vec<u64>, BlockError> {
-    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
     let env = Env::detached("out");
-    let block = sink.build(&ports.inputs, &env).unwrap();
-    let mut harness = Harness::new(block, &ports, frames.len().max(1)).unwrap();
-    Harness::block_on(async {
-        harness.start().await?;
-        for (n, (timestamp, validity)) in frames.iter().enumerate() {
-            assert!(harness.send(0, |frame| {
-                let (header, payload) = frame.parts_mut::<u8>().unwrap();
-                header.timestamp = *timestamp;
-                header.validity.copy_from_slice(validity);
-                let bytes = payload.iter_mut().enumerate();
-                bytes.for_each(|(i, byte)| *byte = (n * 40 + i + 1) as u8);
-            }));
-        }
-        if end {
-            harness.end(0);
-        }
-        harness.run().await?;
-        harness.finish().await
+    tests::write(sink, port, &env, (frames.len(), end), |n, frame| {
+        let (header, payload) = frame.parts_mut::<u8>().unwrap();
+        header.timestamp = frames[n].0;
+        header.validity.copy_from_slice(frames[n].1);
+        let bytes = payload.iter_mut().enumerate();
+        bytes.for_each(|(i, byte)| *byte = (n * 40 + i + 1) as u8);
     })?;
     Ok(counts(&env))
 }

@@ -3,8 +3,7 @@
 use super::*;
 use crate::io::playback;
 use crate::io::sigmf_sink::SigmfSink;
-use fxgraph::edge::Harness;
-use fxgraph::{Env, Frame, Ports};
+use fxgraph::{Env, Frame};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fs;
@@ -187,16 +186,7 @@ fn recording_of_the_sink_is_played_with_its_clock_and_flags() {
     assert_eq!(flags(&frames), [(120, vec![1, 0]), (144, vec![1, 1]), (192, vec![1, 1])]);
     let again = directory.path().join("again.sigmf-meta");
     let sink: SigmfSink = serde_json::from_value(json!({"path": again})).unwrap();
-    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
-    let block = sink.build(&ports.inputs, &Env::detached("out")).unwrap();
-    let mut harness = Harness::new(block, &ports, 4).unwrap();
-    Harness::block_on(async {
-        harness.start().await.unwrap();
-        frames.iter().for_each(|frame| assert!(harness.share(0, Arc::clone(frame))));
-        harness.end(0);
-        harness.run().await.unwrap();
-        harness.finish().await.unwrap();
-    });
+    playback::tests::record(&sink, &port, &frames);
     assert_eq!(fs::read(again.with_extension("sigmf-data")).unwrap(), bytes);
     let (port_again, frames_again, ..) = play(&source(&again, json!({}))).unwrap();
     assert_eq!((port_again, flags(&frames_again)), (port, flags(&frames)));

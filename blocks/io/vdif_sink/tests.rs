@@ -1,9 +1,9 @@
 //! Frames of the file, and samples with known codes.
 
 use super::*;
-use fxgraph::edge::Harness;
+use crate::io::files::tests::write;
 use fxgraph::event::Events;
-use fxgraph::{Axis, Clock, Dtype, Env, Ports, ValidityType};
+use fxgraph::{Axis, Clock, Dtype, Env, ValidityType};
 use fxgraph_formats::vdif::unpack;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,21 +34,11 @@ fn sink(path: &Path, json: serde_json::Value) -> VdifSink {
 type Sent = (u64, Vec<u32>, Vec<u8>);
 
 fn run(sink: &VdifSink, port: &PortType, frames: Vec<Sent>, env: &Env) -> Result<(), String> {
-    let ports = Ports { inputs: vec![port.clone()], outputs: vec![] };
-    let block = sink.build(&ports.inputs, env).unwrap();
-    let mut harness = Harness::new(block, &ports, frames.len().max(1)).unwrap();
-    for (timestamp, validity, payload) in frames {
-        assert!(harness.send(0, |frame| {
-            frame.header_mut().timestamp = timestamp;
-            frame.header_mut().validity.copy_from_slice(&validity);
-            frame.as_mut_slice::<u8>().unwrap().copy_from_slice(&payload);
-        }));
-    }
-    harness.end(0);
-    Harness::block_on(async {
-        harness.start().await?;
-        harness.run().await?;
-        harness.finish().await
+    write(sink, port, env, (frames.len(), true), |n, frame| {
+        let (timestamp, validity, payload) = &frames[n];
+        frame.header_mut().timestamp = *timestamp;
+        frame.header_mut().validity.copy_from_slice(validity);
+        frame.as_mut_slice::<u8>().unwrap().copy_from_slice(payload);
     })
     .map_err(|error| error.to_string())
 }
