@@ -70,37 +70,32 @@ impl Shape {
     /// pairs of real samples.
     #[must_use]
     pub fn of_samples(port: &PortType) -> Option<Self> {
-        let (pols, spectra, unzip, channels) = match (port.dtype, lengths(port).as_slice()) {
+        match (port.dtype, lengths(port).as_slice()) {
             (Dtype::F32, &[("pol", pols), ("spectrum", spectra), ("sample", samples)]) => {
-                (pols, spectra, 1, samples / 2)
+                Some(Self::new(port, pols, spectra, 1, samples / 2))
             }
-            (Dtype::Cf32, &[("pol", pols), ("spectrum", spectra), ("sample", samples)]) => {
-                (pols, spectra, 1, samples)
-            }
-            (
-                Dtype::Cf32,
-                &[("pol", pols), ("spectrum", spectra), ("unzip", unzip), ("sample", part)],
-            ) => (pols, spectra, unzip, unzip * part),
-            _ => return None,
-        };
-        Some(Self::new(port, pols, spectra, unzip, channels))
+            _ => Self::of_complex(port, "sample"),
+        }
     }
 
     /// Returns the shape of transformed spectra, if `port` carries them: `cf32` \[pol\]\[spectrum\]\[channel\] or
     /// \[pol\]\[spectrum\]\[unzip\]\[channel\].
     #[must_use]
     pub fn of_channels(port: &PortType) -> Option<Self> {
-        let (pols, spectra, unzip, channels) = match (port.dtype, lengths(port).as_slice()) {
-            (Dtype::Cf32, &[("pol", pols), ("spectrum", spectra), ("channel", channels)]) => {
-                (pols, spectra, 1, channels)
-            }
-            (
-                Dtype::Cf32,
-                &[("pol", pols), ("spectrum", spectra), ("unzip", unzip), ("channel", part)],
-            ) => (pols, spectra, unzip, unzip * part),
+        Self::of_complex(port, "channel")
+    }
+
+    /// Returns the shape of `cf32` \[pol\]\[spectrum\]\[`last`\] or \[pol\]\[spectrum\]\[unzip\]\[`last`\].
+    fn of_complex(port: &PortType, last: &str) -> Option<Self> {
+        let lengths = lengths(port);
+        let (lengths, unzip) = match lengths[..] {
+            [pol, spectrum, ("unzip", unzip), part] => ([pol, spectrum, part], unzip),
+            [pol, spectrum, points] => ([pol, spectrum, points], 1),
             _ => return None,
         };
-        Some(Self::new(port, pols, spectra, unzip, channels))
+        let [("pol", pols), ("spectrum", spectra), (name, part)] = lengths else { return None };
+        (port.dtype == Dtype::Cf32 && name == last)
+            .then(|| Self::new(port, pols, spectra, unzip, unzip * part))
     }
 
     /// Returns the shape with only the middle `channels` channels selected.
