@@ -189,7 +189,7 @@ mod tests {
     fn lines_of_a_shadow_fit_80_columns_and_say_how_far_frames_differ() {
         let said = [
             (shadow(8, 0, Some(0.0)), "8 frames are the same"),
-            (shadow(8, 8, Some(-1.19e-7)), "8 of 8 frames differ by -1.19e-7, rms -1.19e-7"),
+            (shadow(8, 8, Some(1.19e-7)), "8 of 8 frames differ by 1.19e-7, rms 1.19e-7"),
             (shadow(8, 1, None), "1 of 8 frames differ by inf, rms inf"),
             (shadow(0, 0, Some(0.0)), "no frame had a counterpart to compare"),
         ];
