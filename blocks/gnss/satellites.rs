@@ -156,8 +156,10 @@ mod tests {
         let (first, last) = (signal.prns.start(), signal.prns.end());
         let shape = match signal.subcarrier {
             Subcarrier::None => "rectangle".to_owned(),
-            Subcarrier::Sine(halves) => format!("BOC({},1), {halves} entries", halves / 2),
-            Subcarrier::Cosine(halves) => format!("BOCcos({},1)", halves / 2),
+            Subcarrier::Sine(half_periods) => {
+                format!("BOC({},1), {half_periods} entries", half_periods / 2)
+            }
+            Subcarrier::Cosine(half_periods) => format!("BOCcos({},1)", half_periods / 2),
             Subcarrier::Sum => "CBOC(6,1,1/11), levels 79 and 25, 12 entries".to_owned(),
             Subcarrier::Difference => {
                 "CBOC(6,1,1/11) with -BOC(6,1), levels 79 and 25, 12 entries".to_owned()

@@ -33,9 +33,9 @@ impl Subcarrier {
     pub const fn entries_per_chip(self) -> usize {
         match self {
             Self::None => 1,
-            Self::Sine(halves) => halves,
+            Self::Sine(half_periods) => half_periods,
             // The wave begins in the middle of a half period.
-            Self::Cosine(halves) => 2 * halves,
+            Self::Cosine(half_periods) => 2 * half_periods,
             // Half periods of the faster wave.
             Self::Sum | Self::Difference | Self::TimeMultiplexed => 12,
             Self::FirstHalf | Self::SecondHalf => 2,
@@ -88,7 +88,9 @@ impl Subcarrier {
         match self {
             Self::None => 1.0,
             // A square wave has a lobe on either side.
-            Self::Sine(halves) | Self::Cosine(halves) => 0.5 * halves as f64 + 1.0,
+            Self::Sine(half_periods) | Self::Cosine(half_periods) => {
+                0.5 * half_periods as f64 + 1.0
+            }
             // Those of BOC(1,1); half a chip has twice the width.
             _ => 2.0,
         }
@@ -99,7 +101,7 @@ impl Subcarrier {
     pub fn spacing_chips(self) -> f64 {
         match self {
             Self::None => 0.5,
-            Self::Sine(halves) | Self::Cosine(halves) => 0.3 / halves as f64,
+            Self::Sine(half_periods) | Self::Cosine(half_periods) => 0.3 / half_periods as f64,
             Self::Sum => 0.15,
             // The peak of BOC(6,1) has a width of 1/12 chip to its minimum on either side.
             Self::Difference | Self::TimeMultiplexed => 0.06,
@@ -172,11 +174,11 @@ mod tests {
 
     #[test]
     fn square_waves_have_the_sign_of_their_sine_or_cosine() {
-        for halves in [2, 4, 12] {
-            let angle = |x: f64| PI * halves as f64 * x;
+        for half_periods in [2, 4, 12] {
+            let angle = |x: f64| PI * half_periods as f64 * x;
             for (subcarrier, wave) in [
-                (Subcarrier::Sine(halves), (|a: f64| a.sin()) as fn(f64) -> f64),
-                (Subcarrier::Cosine(halves), |a: f64| a.cos()),
+                (Subcarrier::Sine(half_periods), (|a: f64| a.sin()) as fn(f64) -> f64),
+                (Subcarrier::Cosine(half_periods), |a: f64| a.cos()),
             ] {
                 let len = subcarrier.entries_per_chip();
                 for entry in 0..len {

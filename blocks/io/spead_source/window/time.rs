@@ -70,8 +70,8 @@ impl Arrivals {
         };
         let (first, second) = packets.split_at(packets.len() / 2);
         let (_, earliest) = least(packets)?;
-        let halves = least(first).zip(least(second));
-        let scatter_seconds = halves.map_or(0.0, |((a, _), (b, _))| (a - b).abs());
+        let both = least(first).zip(least(second));
+        let scatter_seconds = both.map_or(0.0, |((a, _), (b, _))| (a - b).abs());
         Some(Self { earliest, scatter_seconds })
     }
 }
