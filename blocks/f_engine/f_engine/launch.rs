@@ -26,7 +26,7 @@ pub struct Cut {
     /// Channels per thread of the second pass.
     values: usize,
     /// Threads per part of a row; a row has `front` parts.
-    lanes: usize,
+    part_threads: usize,
     /// Bytes of a channel per tile, which are written together.
     pub tile_bytes: usize,
     pub tiles_per_heap: usize,
@@ -65,13 +65,13 @@ impl Cut {
         let columns = 2 * channels / RESIDUES;
         let front = if columns <= 1024 { 1 } else { columns / 256 };
         let values = if columns / front <= 256 { 16 } else { 32 };
-        let lanes = columns / front / values;
+        let part_threads = columns / front / values;
         let pieces = if sample_bits > 12 { 5 } else { 4 };
         let cut = Self {
             columns,
             front,
             values,
-            lanes,
+            part_threads,
             tile_bytes: 0,
             tiles_per_heap: 0,
             filter_shared_bytes: 2 * 16 * THREADS * 8
@@ -107,9 +107,9 @@ impl Cut {
     /// `self` with tiles of `tile_bytes` per channel and blocks of `threads` in the second pass; `None` if
     /// they do not fit the shape.
     fn with_tile(self, shape: &KernelShape, tile_bytes: usize, threads: usize) -> Option<Self> {
-        let Self { columns, front, values, lanes, .. } = self;
+        let Self { columns, front, values, part_threads, .. } = self;
         let points = columns / front;
-        let slots = threads / (lanes * front);
+        let slots = threads / (part_threads * front);
         let units = tile_bytes / (shape.value_bits / 4);
         let spectra = units / if shape.k_major { 1 } else { shape.pols };
         let written = threads / (tile_bytes / 4);
@@ -119,7 +119,7 @@ impl Cut {
             && shape.spectra_per_heap.is_multiple_of(spectra)
             && (points / 2).is_multiple_of(written);
         // The pitch of values + 2 avoids bank conflicts.
-        let reorder_bytes = slots * front * lanes * (values + 2) * 8;
+        let reorder_bytes = slots * front * part_threads * (values + 2) * 8;
         fits.then_some(Self {
             tile_bytes,
             tiles_per_heap: shape.spectra_per_heap / spectra,
@@ -150,10 +150,10 @@ impl Cut {
         gpu.multiprocessors.max(ROWS)
     }
 
-    /// Channels in the order of the gains in the second pass: `[8 rows][front][values / 2][lanes]`
+    /// Channels in the order of the gains in the second pass: `[8 rows][front][values / 2][part_threads]`
     /// {direct channel k, mirrored channel}; in row 0 the mirrored channel is N - k.
     pub fn gain_order(&self) -> Vec<[usize; 2]> {
-        let Self { columns, front, values, lanes, .. } = *self;
+        let Self { columns, front, values, part_threads, .. } = *self;
         let (channels, combs) = (ROWS * columns, RESIDUES * front);
         // Part of row 0 of a group of threads; parts that are partners are in the same warp.
         let part = |group: usize| match (group / 2, group % 2) {
@@ -162,22 +162,22 @@ impl Cut {
             (0, _) => front / 2,
             (first, _) => front - first,
         };
-        let pair = |row: usize, group: usize, i: usize, pipeline: usize| {
+        let pair = |row: usize, group: usize, i: usize, thread: usize| {
             if row == 0 {
-                let k = ROWS * (part(group) + front * (pipeline + lanes * i));
+                let k = ROWS * (part(group) + front * (thread + part_threads * i));
                 // Channel 0 has no partner; the middle channel is used instead.
                 [k, if k == 0 { channels / 2 } else { channels - k }]
             } else {
                 let comb = row + RESIDUES * group;
-                let mirror = combs - comb + combs * (lanes - 1 - pipeline + lanes * i);
-                [comb + combs * (pipeline + lanes * i), mirror]
+                let mirror = combs - comb + combs * (part_threads - 1 - thread + part_threads * i);
+                [comb + combs * (thread + part_threads * i), mirror]
             }
         };
         let mut order = Vec::with_capacity(channels / 2);
         for row in 0..ROWS {
             for group in 0..front {
                 for i in 0..values / 2 {
-                    order.extend((0..lanes).map(|pipeline| pair(row, group, i, pipeline)));
+                    order.extend((0..part_threads).map(|thread| pair(row, group, i, thread)));
                 }
             }
         }
@@ -204,11 +204,11 @@ impl Cut {
         roots(ROWS, self.columns, RESIDUES * self.columns, scale)
     }
 
-    /// W_points^(u c), `[lanes u][values c]`, followed for `front` > 1 by W_columns^(q n),
+    /// W_points^(u c), `[part_threads u][values c]`, followed for `front` > 1 by W_columns^(q n),
     /// `[front q][points n]`.
     pub fn finish_roots(&self) -> Vec<Complex32> {
         let points = self.columns / self.front;
-        let mut all = roots(self.lanes, self.values, points, 1.0);
+        let mut all = roots(self.part_threads, self.values, points, 1.0);
         if self.front > 1 {
             all.extend(roots(self.front, points, self.columns, 1.0));
         }
