@@ -95,7 +95,7 @@ fn factors(directory: &Path, name: &str) -> Vec<u32> {
     };
     let (times, input_times) = (timestamps(name), timestamps("in"));
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] == LEN as u64), "{times:?}");
-    assert_eq!(times.first(), input_times.first());
+    assert!(times.iter().zip(&input_times).all(|(output, input)| output == input), "{times:?}");
     let values = |name: &str| {
         let values = rows::<4>(&path(&format!("{name}.npy"))).into_iter().map(f32::from_le_bytes);
         values.collect::<Vec<_>>()
@@ -105,7 +105,7 @@ fn factors(directory: &Path, name: &str) -> Vec<u32> {
     let factor = |(output, input): (&[f32], &[f32])| {
         let at = input.iter().position(|value| *value != 0.0).unwrap();
         let factor = (output[at] / input[at]).round();
-        assert!(output.iter().zip(input).all(|(output, input)| *output == factor * input));
+        assert!(input.iter().map(|value| factor * value).eq(output.iter().copied()));
         factor as u32
     };
     frames.map(factor).collect()
