@@ -138,6 +138,7 @@ fn wave_on_the_sky_is_in_its_channel_in_both_sidebands() {
 }
 
 #[test]
+#[allow(clippy::float_cmp, reason = "values are exact")]
 fn tuned_band_gives_the_place_of_each_value_in_both_sidebands() {
     let connected = |centre_hz: f64, port: &PortType| {
         let ddc = kind::<Ddc>(json!({"centre_hz": centre_hz, "decimation": 8}));

@@ -26,6 +26,7 @@ impl TunedBand {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "values are exact")]
 mod tests {
     use super::*;
 
