@@ -19,7 +19,7 @@ enum Open {
 }
 
 /// Frames of a file.
-pub struct Frames {
+pub struct RecordedFrames {
     parameters: FileSource,
     port: PortType,
     open: Open,
@@ -32,7 +32,7 @@ pub struct Frames {
     after_end: Counter,
 }
 
-impl Frames {
+impl RecordedFrames {
     /// Creates the format for a stream of type `port`.
     pub fn new(parameters: &FileSource, port: &PortType, env: &Env) -> Self {
         let missing =
@@ -92,7 +92,7 @@ impl Frames {
     }
 }
 
-impl Format for Frames {
+impl Format for RecordedFrames {
     fn open(&mut self, report: &mut Report) -> Result<(), String> {
         let path = &self.parameters.path;
         if let Some(raw) = &self.parameters.raw {

@@ -261,7 +261,7 @@ impl KindSpec for FileSource {
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         let (parameters, port) = (&block.parameters, &block.ports.outputs[0]);
         let playback = Playback::new(&parameters.playback, port.clock, env);
-        let format = cpu::Frames::new(parameters, port, env);
+        let format = cpu::RecordedFrames::new(parameters, port, env);
         Ok(Box::new(playback::FileSource::new(playback, format, env)))
     })];
 

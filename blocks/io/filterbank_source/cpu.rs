@@ -8,7 +8,7 @@ use fxgraph::{Counter, Env, FrameMut};
 use fxgraph_formats::filterbank::unpack;
 
 /// Spectra of a file.
-pub struct Spectra {
+pub struct Filterbank {
     parameters: FilterbankSource,
     content: Content,
     file: Option<PlayedFile>,
@@ -19,7 +19,7 @@ pub struct Spectra {
     missing: Counter,
 }
 
-impl Spectra {
+impl Filterbank {
     /// Creates the format for the block of `env`.
     pub fn new(parameters: &FilterbankSource, content: &Content, env: &Env) -> Self {
         let bytes = content.header.spectrum_bytes() as usize * parameters.spectra_per_frame;
@@ -57,7 +57,7 @@ impl Spectra {
     }
 }
 
-impl Format for Spectra {
+impl Format for Filterbank {
     fn open(&mut self, report: &mut Report) -> Result<(), String> {
         let path = &self.parameters.path;
         let (file, content) = open(path)?;

@@ -84,7 +84,7 @@ impl KindSpec for FilterbankSource {
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
         let Configured { parameters, shape, .. } = block;
         let playback = Playback::new(&parameters.playback, block.ports.outputs[0].clock, env);
-        Ok(Box::new(FileSource::new(playback, cpu::Spectra::new(parameters, shape, env), env)))
+        Ok(Box::new(FileSource::new(playback, cpu::Filterbank::new(parameters, shape, env), env)))
     })];
 
     /// Reads the header of the file, the only source of the stream's type.
