@@ -18,7 +18,7 @@ mod repository;
 
 use fxgraph::flowgraph::load_text;
 use fxgraph::runtime::{Options, start};
-use fxgraph_blocks::io::spead::family::Family;
+use fxgraph_blocks::common::net::family::Family;
 use fxgraph_blocks::io::spead::item;
 use fxgraph_blocks::io::spead::packet::{Head, Pointer};
 use fxgraph_blocks::io::spead::send::{MAX_PACKETS, Outgoing, Sender};

@@ -1,8 +1,25 @@
 //! Datagrams that were read together, from a system call or from an AF_XDP socket.
 
 use super::endpoint::Endpoint;
-use super::receive::STRIDE;
 use std::net::Ipv4Addr;
+
+/// The largest datagram, and the largest run of coalesced ones.
+pub(super) const BUFFER_BYTES: usize = 1 << 16;
+/// Distance of the buffers in bytes. The beginnings of all buffers must not share a few sets of the
+/// caches: therefore not a power of two for the second level, and an odd number of lines for the first,
+/// whose sets repeat every 4 KiB.
+pub(super) const STRIDE: usize = BUFFER_BYTES + (8 << 10) + 64;
+
+/// Packets that [`Queue::take`](super::xdp::queue::Queue) rejected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rejections {
+    /// Wrong headers.
+    pub headers: u64,
+    /// Fragments.
+    pub fragments: u64,
+    /// Wrong checksums.
+    pub checksums: u64,
+}
 
 /// A message of the kernel: one datagram, or a run of datagrams of one sender.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! Address and port of a sender, as received datagrams carry them.
 
-use super::family;
+use crate::common::net::family;
 use std::fmt;
 use std::net::{AddrParseError, IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::str::FromStr;

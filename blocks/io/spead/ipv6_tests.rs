@@ -2,13 +2,13 @@
 #![allow(unsafe_code)] // unshare has no safe interface.
 #![allow(clippy::unwrap_used)]
 
-use super::address;
-use super::family::Family;
 use super::namespace::{interface, ip, on_host, skip};
 use super::outage_tests::{drop_one_to, env, packet, pass_to, receive, receiver_of, texts};
 use super::receive::Batch;
 use super::send::{MAX_PACKETS, Sender};
-use super::sockets::{Listening, open, open_divided};
+use crate::common::net::address;
+use crate::common::net::family::Family;
+use crate::common::net::sockets::{Listening, open, open_divided};
 use fxgraph::flowgraph::load_text;
 use fxgraph::runtime::{Options, start};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};

@@ -10,11 +10,7 @@
 //! - [`descriptor`]: heaps that describe the items of a stream
 //! - [`chosen`]: threads and buffers that are chosen from the rate of a stream
 //! - [`control`]: heaps without data, and the numbers of heaps
-//! - [`address`]: addresses such as `a.b.c.d+N:port`; [`endpoint`]: those of senders, as datagrams carry them
-//! - [`family`]: the differences between IPv4 and IPv6
-//! - [`interface`]: network interfaces of this host
-//! - [`sockets`]: UDP sockets of receivers
-//! - [`membership`]: multicast groups, joined again when an interface is made again
+//! - [`endpoint`]: addresses of senders, as datagrams carry them
 //! - [`outage`]: packets that are dropped while the network takes none
 //! - [`receive`], [`send`]: batched UDP; [`datagrams`]: those that were received together
 //! - [`xdp`]: datagrams from AF_XDP sockets, which bypass the kernel's network stack; needs the feature
@@ -51,5 +47,3 @@ pub mod xdp;
 #[cfg(not(any(feature = "xdp", test)))]
 #[path = "xdp_absent.rs"]
 pub mod xdp;
-
-pub use fxgraph_common::net::{address, family, interface, membership, sockets};

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)] // unshare has no safe interface.
 #![allow(clippy::unwrap_used)]
 
-use super::interface::Interface;
+use crate::common::net::interface::Interface;
 use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};

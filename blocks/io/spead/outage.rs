@@ -4,8 +4,8 @@
 //! Such errors pass. They do not end the flowgraph, whose other branches have no part in them: a sender counts its
 //! packets as dropped, by cause, and reports the beginning and the end of the outage.
 
-use super::family::{Family, needs_scope};
-use super::interface::{Interface, Interfaces};
+use crate::common::net::family::{Family, needs_scope};
+use crate::common::net::interface::{Interface, Interfaces};
 use fxgraph::event::EventKind;
 use fxgraph::{BlockError, Counter, Env};
 use std::io;
@@ -161,7 +161,7 @@ impl Exit {
         let found = interface.map(find).transpose();
         let found = found.map_err(|error| BlockError::new(error.to_string()))?;
         if let (Some(env), Some(name)) = (env, interface) {
-            super::interface::report_faults([&name.to_owned()], &env.events);
+            crate::common::net::interface::report_faults([&name.to_owned()], &env.events);
         }
         let source = found.map(|(found, ip)| Source {
             ip: ip.unwrap_or(family.unspecified()),

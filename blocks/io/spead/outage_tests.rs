@@ -3,14 +3,14 @@
 
 use super::datagrams::Datagrams;
 use super::endpoint::Endpoint;
-use super::family::Family;
-use super::interface::{Interface, report_faults};
 use super::namespace::{carrier, interface, ip, on_host, skip};
 use super::packet::{Head, Pointer};
 use super::receive::Batch;
 use super::send::{MAX_PACKETS, Outgoing, Sender};
-use super::sockets::{Listening, open};
 use super::{item, packet::Packet};
+use crate::common::net::family::Family;
+use crate::common::net::interface::{Interface, report_faults};
+use crate::common::net::sockets::{Listening, open};
 use fxgraph::event::Events;
 use fxgraph::flowgraph::load_text;
 use fxgraph::runtime::{Options, Prepared};

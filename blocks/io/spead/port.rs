@@ -1,10 +1,11 @@
 //! Sockets of a receiving thread, of the network stack or of AF_XDP, with one interface for both.
 
-use super::membership::Reports;
+use super::datagrams::Rejections;
 use super::receive::{Batch, Reader, Received};
-use super::sockets::{self, Listener};
 use super::xdp;
 use super::xdp::queue::{Queue, Watched};
+use crate::common::net::membership::Reports;
+use crate::common::net::sockets::{self, Listener};
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddrV4;
@@ -18,17 +19,6 @@ pub struct Causes {
     pub rejected: Rejections,
     /// Times that the kernel had no free chunk.
     pub no_chunk: u64,
-}
-
-/// Packets that [`Queue::take`](super::xdp::queue::Queue) rejected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rejections {
-    /// Wrong headers.
-    pub headers: u64,
-    /// Fragments.
-    pub fragments: u64,
-    /// Wrong checksums.
-    pub checksums: u64,
 }
 
 /// The sockets of a thread.

@@ -1,11 +1,11 @@
 //! Batched UDP receive: many datagrams per system call, coalesced by the kernel if it supports that.
 #![allow(unsafe_code)] // recvmmsg, poll and their control messages have no safe interface.
 
-use super::datagrams::{Datagrams, Message};
+use super::datagrams::{BUFFER_BYTES, Datagrams, Message, STRIDE};
 use super::endpoint::Endpoint;
-use super::membership::{Keeper, Reports};
 use super::packet::Packet;
-use super::sockets::{self, Listener};
+use crate::common::net::membership::{Keeper, Reports};
+use crate::common::net::sockets::{self, Listener};
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
 use std::net::SocketAddr;
@@ -18,12 +18,6 @@ const BATCH: usize = 32;
 const BATCH_OF_RUNS: usize = 8;
 /// Average size of messages from which they are long runs.
 const SHORT_RUN: usize = BUFFER_BYTES / 4;
-/// The largest datagram, and the largest run of coalesced ones.
-const BUFFER_BYTES: usize = 1 << 16;
-/// Distance of the buffers in bytes. The beginnings of all buffers must not share a few sets of the
-/// caches: therefore not a power of two for the second level, and an odd number of lines for the first,
-/// whose sets repeat every 4 KiB.
-pub(super) const STRIDE: usize = BUFFER_BYTES + (8 << 10) + 64;
 /// Bytes that are read of each run whose payload is not needed: a header and up to 31 item pointers.
 pub const HEAD_BYTES: usize = 256;
 /// Largest number of bytes that one system call cuts off.

@@ -2,9 +2,9 @@
 //! supported.
 #![allow(unsafe_code)] // sendmmsg and its control messages have no safe interface.
 
-use super::family::{self, Family, needs_scope};
 use super::outage::{Cause, Exit, Source};
 use super::packet::Head;
+use crate::common::net::family::{self, Family, needs_scope};
 use fxgraph::{BlockError, Env, Patience};
 use socket2::Socket;
 use std::io;

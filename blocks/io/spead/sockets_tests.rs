@@ -1,7 +1,7 @@
 //! Tests of the sockets of receivers.
 #![allow(clippy::unwrap_used)]
 
-use super::sockets::*;
+use crate::common::net::sockets::*;
 use crate::io::spead::datagrams::Datagrams;
 use crate::io::spead::endpoint::Endpoint;
 use crate::io::spead::receive::Batch;

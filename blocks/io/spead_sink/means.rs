@@ -2,8 +2,8 @@
 
 use super::heaps::{Heaps, Stream};
 use super::{SpeadSink, threads};
+use crate::common::net::interface::Interface;
 use crate::io::spead::chosen::{Threads, Work, gigabytes};
-use crate::io::spead::interface::Interface;
 use fxgraph::kind::Chosen;
 
 /// Rate at which a sink makes up for a delay, as a multiple of the stream's rate: below the 1.5 times for which receivers

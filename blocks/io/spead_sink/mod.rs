@@ -8,8 +8,8 @@ mod share;
 mod threads;
 
 use crate::common::axes;
+use crate::common::net::address::{self, Address};
 use crate::io::pace::reject_catch_up;
-use crate::io::spead::address::{self, Address};
 use crate::io::spead::descriptor::Elements;
 use crate::io::spead::packet::VALUE_BITS;
 use fxgraph::diagnostic::codes;

@@ -1,10 +1,10 @@
 //! The share of one thread: every n-th heap of each frame, cut into packets and sent on schedule.
 
 use super::heaps::{Heap, Heaps};
+use crate::common::net::address;
+use crate::common::net::family::Family;
 use crate::common::sending::Pace;
-use crate::io::spead::address;
 use crate::io::spead::control::{Control, HeapCounter};
-use crate::io::spead::family::Family;
 use crate::io::spead::packet::Head;
 use crate::io::spead::send::{MAX_PACKETS, Outgoing, Sender, send, send_burst};
 use fxgraph::changes::Timed;

@@ -5,8 +5,8 @@ use super::{Receive, SpeadSource, StreamName};
 use crate::common::antenna_numbers::default_numbers;
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::common::flagged_antennas;
-use crate::io::spead::address::{self, Address};
-use crate::io::spead::family::Family;
+use crate::common::net::address::{self, Address};
+use crate::common::net::family::Family;
 use fxgraph::{Dtype, Rejection};
 
 /// Largest number of antennas.

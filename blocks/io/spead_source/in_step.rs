@@ -112,7 +112,7 @@ impl InStep {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::io::spead::sockets::{Listening, open_divided};
+    use crate::common::net::sockets::{Listening, open_divided};
     use std::net::{SocketAddr, UdpSocket};
     use std::sync::mpsc::{Receiver, channel};
 

@@ -3,7 +3,7 @@
 use super::layout::Layout;
 use super::window::MAX_THREADS;
 use super::{Receive, SpeadSource, StreamName};
-use crate::io::spead::address;
+use crate::common::net::address;
 use crate::io::spead::chosen::{HELD_SECONDS, Threads, Work, gigabytes, receive_buffer};
 use fxgraph::kind::Chosen;
 

@@ -16,8 +16,9 @@ pub mod window;
 
 use crate::common::antenna_numbers::default_numbers;
 use crate::common::flagged_antennas;
+use crate::common::net::{address, interface};
 use crate::common::nyquist::{self, MAX_NYQUIST_ZONE};
-use crate::io::spead::{address, interface, xdp};
+use crate::io::spead::xdp;
 use fxgraph::access::ReadPath;
 use fxgraph::kind::{Chosen, slow_digitiser, unlikely_band};
 use fxgraph::{

@@ -1,10 +1,10 @@
 //! The block: sends each frame as one heap, on schedule.
 
 use super::StreamSink;
+use crate::common::net::address;
+use crate::common::net::family::Family;
 use crate::common::sending::Pace;
-use crate::io::spead::address;
 use crate::io::spead::control::{Control, HeapCounter};
-use crate::io::spead::family::Family;
 use crate::io::spead::item;
 use crate::io::spead::packet::{Head, Pointer, VALUE_BITS};
 use crate::io::spead::send::{Outgoing, Sender, send_burst};

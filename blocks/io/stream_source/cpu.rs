@@ -3,11 +3,11 @@
 use super::window::{Options, Window};
 use super::{OnStop, StreamSource};
 use crate::common::link::{Fill, Frames, Lender, Link, Report, TICK};
+use crate::common::net::membership::Reports;
+use crate::common::net::sockets::{self, Listener, Listening};
+use crate::common::net::{address, interface};
 use crate::io::spead::datagrams::Datagrams;
-use crate::io::spead::membership::Reports;
 use crate::io::spead::port::Port;
-use crate::io::spead::sockets::{self, Listener, Listening};
-use crate::io::spead::{address, interface};
 use crate::io::stream::Described;
 use fxgraph::runtime::EventKind;
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next};

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::io::spead::sockets::{Listening, open, set_option};
+use crate::common::net::sockets::{Listening, open, set_option};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{Ipv4Addr, UdpSocket};
 

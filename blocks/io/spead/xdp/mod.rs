@@ -16,10 +16,10 @@ pub mod queue;
 mod ring;
 
 use super::datagrams::Datagrams;
-use super::interface::Interface;
 use super::port::Causes;
 use super::receive::{self, Reader, Received};
-use super::sockets;
+use crate::common::net::interface::Interface;
+use crate::common::net::sockets;
 use fxgraph::BlockError;
 use program::Program;
 use queue::{Dropped, Queue, Step, Taken};

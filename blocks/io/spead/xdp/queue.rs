@@ -2,9 +2,8 @@
 
 use super::headers::{self, Rejected};
 use super::ring::{Mapping, Ring};
-use crate::io::spead::datagrams::{Datagrams, Place};
-use crate::io::spead::port::Rejections;
-use crate::io::spead::sockets::once_released;
+use crate::common::net::sockets::once_released;
+use crate::io::spead::datagrams::{Datagrams, Place, Rejections};
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

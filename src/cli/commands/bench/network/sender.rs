@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use fxgraph::runtime::with_causes;
-use fxgraph_blocks::io::spead::family::Family;
+use fxgraph_blocks::common::net::family::Family;
 use fxgraph_blocks::io::spead::item;
 use fxgraph_blocks::io::spead::packet::{Head, Pointer};
 use fxgraph_blocks::io::spead::send::{MAX_PACKETS, Outgoing, Sender};
