@@ -33,11 +33,11 @@ pub use plausible::{Rounded, four_digits, slow_digitiser, unlikely_band};
 pub use ports::{PortNames, PortPool, Ports, Resources};
 pub use registry::{KindEntry, Read, Registry};
 pub use rejection::{At, Rejection};
-pub use tuned_band::TunedBand;
 #[doc(hidden)]
 pub use serde;
 #[doc(hidden)]
 pub use serde_json;
+pub use tuned_band::TunedBand;
 
 use crate::block::Block;
 use crate::changes::LiveValue;
