@@ -218,8 +218,8 @@ impl Cubic {
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     number: u64,
-    /// Time of its first sample in picoseconds of GPS time.
-    start: i128,
+    /// Time of its first sample.
+    start: Time,
     code: Cubic,
     carrier: Cubic,
     is_visible: bool,
@@ -271,26 +271,31 @@ impl Orbit {
             piece: None,
             unit: None,
         };
-        let start = scene.sync_time.to_gps().0;
-        orbit.unit_at(start).map_err(|why| BlockError::new(format!("{label}: {why}")))?;
+        let start = scene.sync_time;
+        orbit
+            .unit_at(start.to_gps().0, start)
+            .map_err(|why| BlockError::new(format!("{label}: {why}")))?;
         Ok(orbit)
     }
 
-    /// Returns the unit of the message with the second `seconds` of GPS time.
-    fn unit_at(&mut self, seconds: i64) -> Result<&Unit, String> {
+    /// Returns the unit of the message with the second `seconds` of GPS time, which is received at `time`.
+    fn unit_at(&mut self, seconds: i64, time: Time) -> Result<&Unit, String> {
         let start = self.signal.unit_start(seconds);
         let unit = match self.unit.take().filter(|unit| unit.start == start) {
             Some(unit) => unit,
             // A unit lasts seconds.
-            None => Unit { start, symbols: self.encoded(start)? },
+            None => Unit { start, symbols: self.encoded(start, time)? },
         };
         Ok(self.unit.insert(unit))
     }
 
-    fn encoded(&self, start: i64) -> Result<Vec<bool>, String> {
+    fn encoded(&self, start: i64, received: Time) -> Result<Vec<bool>, String> {
         let time = Time::from_gps(start, 0).ok_or("the time is outside the years 1 to 9999")?;
         let Navigation { klobuchar, ne_quick, utc, .. } = self.scene.navigation;
-        let ephemeris = *self.scene.ephemeris(self.id, time).ok_or("it has no ephemeris")?;
+        // A unit may begin before the first ephemeris holds.
+        let mut of_either = [time, received].into_iter();
+        let ephemeris = of_either.find_map(|time| self.scene.ephemeris(self.id, time));
+        let ephemeris = *ephemeris.ok_or("it has no ephemeris")?;
         let broadcast = Broadcast { ephemeris, klobuchar, nequick: ne_quick, utc };
         encode(self.signal, &broadcast, start).map_err(|error| error.to_string())
     }
@@ -304,7 +309,6 @@ impl Orbit {
         let nodes = NODES.map(|third| first.saturating_add(third * (self.piece_samples / 3)));
         let arrivals = nodes.map(|node| self.scene.arrival(self.id, node));
         let start = self.scene.sync_time.plus_samples(first, self.scene.rate_hz);
-        let (seconds, picoseconds) = start.unwrap_or_default().to_gps();
         let delays =
             |n: usize| arrivals.map(|arrival| arrival.map_or(0.0, |(_, delays)| delays[n]));
         let is_up = |arrival: &Option<(Arrival, _)>| {
@@ -314,7 +318,7 @@ impl Orbit {
         };
         let piece = Piece {
             number,
-            start: i128::from(seconds) * PICOSECONDS + i128::from(picoseconds),
+            start: start.unwrap_or_default(),
             code: Cubic::through(delays(0)),
             carrier: Cubic::through(delays(1)),
             is_visible: arrivals.iter().all(is_up),
@@ -337,9 +341,11 @@ impl Orbit {
         let [code_step, carrier_step] =
             [&piece.code, &piece.carrier].map(|cubic| cubic.slope(x) / self.piece_samples as f64);
         let period_seconds = self.period as f64 * 1e-12;
-        let in_period = piece.start.rem_euclid(self.period) as f64 * 1e-12;
+        let (seconds, picoseconds) = piece.start.to_gps();
+        let start = i128::from(seconds) * PICOSECONDS + i128::from(picoseconds);
+        let in_period = start.rem_euclid(self.period) as f64 * 1e-12;
         let periods = (in_period + within as f64 / rate_hz - piece.code.at(x)) / period_seconds;
-        let number = piece.start.div_euclid(self.period) + periods.floor() as i128;
+        let number = start.div_euclid(self.period) + periods.floor() as i128;
 
         let length = replica.entries().len() as f64;
         let unit = 2.0_f64.powi(CODE_FRACTION_BITS.cast_signed());
@@ -355,15 +361,15 @@ impl Orbit {
         };
         nco.set_code_rate((rate_hz.recip() - code_step) * length / period_seconds);
         let left = left.min((code_wrap - nco.code).div_ceil(nco.code_step));
-        Ok(Moment { nco, symbol: self.symbol(number)?, left })
+        Ok(Moment { nco, symbol: self.symbol(number, piece.start)?, left })
     }
 
-    /// Returns the symbol of a period of the code, counted from the start of GPS time.
-    fn symbol(&mut self, period: i128) -> Result<f64, BlockError> {
+    /// Returns the symbol of a period of the code, counted from the start of GPS time, which is received at `time`.
+    fn symbol(&mut self, period: i128, time: Time) -> Result<f64, BlockError> {
         let milliseconds = (period * self.period / (PICOSECONDS / 1000)) as i64;
         let length = i64::from(self.signal.symbol_milliseconds());
         let label = self.id;
-        let unit = self.unit_at(milliseconds.div_euclid(1000)).map_err(|why| {
+        let unit = self.unit_at(milliseconds.div_euclid(1000), time).map_err(|why| {
             BlockError::new(format!("the message of {label} cannot be encoded: {why}"))
         })?;
         let index = (milliseconds - 1000 * unit.start) / length;
@@ -377,6 +383,7 @@ impl Orbit {
 mod tests {
     use super::*;
     use fxgraph_navigation::message::Channel;
+    use fxgraph_navigation::orbit::MAX_AGE_SECONDS;
     use fxgraph_navigation::rinex::navigation_file;
     use serde_json::json;
 
@@ -401,9 +408,12 @@ mod tests {
     }
 
     fn scene() -> (Scene, Sky) {
+        scene_from(sync_time(), constellation(sync_time()))
+    }
+
+    fn scene_from(start: Time, ephemerides: Vec<Ephemeris>) -> (Scene, Sky) {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("sky.rnx");
-        let ephemerides = constellation(sync_time());
         let navigation = Navigation { ephemerides, ..Navigation::default() };
         std::fs::write(&file, navigation_file("test", &navigation)).unwrap();
         let sky = json!({"navigation": file, "latitude_degrees": 48.15, "longitude_degrees": 11.58, "height_metres": 560,
@@ -411,7 +421,7 @@ mod tests {
         let parameters =
             json!({"sky": sky, "adc_sample_rate_hz": RATE_HZ, "intermediate_hz": INTERMEDIATE_HZ});
         let parameters: GnssSignalSimulator = serde_json::from_value(parameters).unwrap();
-        let parameters = GnssSignalSimulator { sync_time_seconds: sync_time(), ..parameters };
+        let parameters = GnssSignalSimulator { sync_time_seconds: start, ..parameters };
         let sky = parameters.sky.clone().unwrap();
         (Scene::new(&sky, &parameters).unwrap(), sky)
     }
@@ -470,6 +480,27 @@ mod tests {
     }
 
     #[test]
+    fn signals_begin_with_their_first_ephemeris() {
+        let mut ephemerides = constellation(sync_time());
+        // The ephemerides hold from 4 s after the start of a unit of 6 s on.
+        for ephemeris in &mut ephemerides {
+            ephemeris.toe_seconds += 16.0;
+            ephemeris.toc_seconds += 16.0;
+        }
+        let first = ephemerides[0].toe().unwrap().plus_seconds(-MAX_AGE_SECONDS).unwrap();
+        let start = first.plus_seconds(0.2).unwrap();
+        let (scene, sky) = scene_from(start, ephemerides);
+        let scene = Arc::new(scene);
+        let mut visible = 0;
+        for (system, prn) in scene.satellites(&sky) {
+            let mut orbit = Orbit::new(&scene, system, prn).unwrap();
+            let moment = orbit.at(0, &Replica::new(system, prn).unwrap()).unwrap();
+            visible += usize::from(moment.symbol != 0.0);
+        }
+        assert!(visible >= 4, "{visible}");
+    }
+
+    #[test]
     fn symbols_are_the_message_and_its_time() {
         let (scene, sky) = scene();
         let scene = Arc::new(scene);
@@ -478,7 +509,7 @@ mod tests {
         let mut channel = Channel::new(orbit.signal, orbit.id, 2190);
         let first = i128::from(sync_time().to_gps().0) * 1000;
         for period in 0..36_000_u64 {
-            let symbol = orbit.symbol(first + i128::from(period)).unwrap();
+            let symbol = orbit.symbol(first + i128::from(period), sync_time()).unwrap();
             channel.add(period, [symbol, 0.0]);
         }
         let ephemeris = channel.ephemeris().unwrap();
