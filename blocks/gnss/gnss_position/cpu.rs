@@ -175,6 +175,12 @@ impl Position {
                 file.begin_again(&mut self.report.files)?;
             }
         }
+        let is_gap = self.next.is_some_and(|next| header.timestamp > next);
+        if (is_gap || header.validity.contains(&0))
+            && let Some(file) = &mut self.observation_file
+        {
+            file.lose_all_but(&[]);
+        }
         let end = self.end(tracked);
         self.next = Some(end);
         let week = near_week(self.time(end).unwrap_or_default());
@@ -220,8 +226,9 @@ impl Position {
             rows[n] = row(measured, position.as_ref());
         }
         self.send(stream, usable);
-        let written = self.observation_file.as_mut().zip(usable);
-        written.map_or(Ok(()), |(file, position)| file.write(position, &self.measured))
+        let Some(file) = &mut self.observation_file else { return Ok(()) };
+        file.lose_all_but(&self.measured);
+        usable.map_or(Ok(()), |position| file.write(position, stream, &self.measured))
     }
 
     /// Sends sentences to the clients.

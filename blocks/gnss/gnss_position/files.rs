@@ -28,6 +28,8 @@ pub struct ObservationFile {
     has_header: bool,
     interval_seconds: f64,
     carriers: BTreeMap<SatelliteId, Carrier>,
+    /// Receiver's clock minus that of the stream in the epoch before, in picoseconds.
+    clock: Option<i128>,
     text: String,
 }
 
@@ -39,6 +41,7 @@ impl ObservationFile {
             has_header: false,
             interval_seconds,
             carriers: BTreeMap::new(),
+            clock: None,
             text: String::new(),
         }
     }
@@ -56,6 +59,11 @@ impl ObservationFile {
         Ok(())
     }
 
+    /// Marks the next phases of all satellites but those of `measured` as slipped: they were not followed until now.
+    pub fn lose_all_but(&mut self, measured: &[Measured]) {
+        self.carriers.retain(|id, _| measured.iter().any(|m| m.id == *id));
+    }
+
     /// Returns the phase in cycles, which grows with the pseudorange, and whether it is the first one of its track.
     pub fn carrier(&mut self, m: &Measured, pseudorange_metres: f64) -> (f64, bool) {
         let wavelength_metres = SPEED_OF_LIGHT / m.system.carrier_hz();
@@ -68,8 +76,18 @@ impl ObservationFile {
         (cycles - m.turns, is_new)
     }
 
-    /// Writes an epoch.
-    pub fn write(&mut self, position: &Position, measured: &[Measured]) -> Result<(), BlockError> {
+    /// Writes the epoch at the time `stream` of the stream's clock.
+    pub fn write(
+        &mut self,
+        position: &Position,
+        stream: Time,
+        measured: &[Measured],
+    ) -> Result<(), BlockError> {
+        // A clock that is set moves the pseudoranges, and not the phases.
+        let clock = Some(position.received.picoseconds_since(stream));
+        if std::mem::replace(&mut self.clock, clock) != clock {
+            self.carriers.clear();
+        }
         let mut observations = Vec::with_capacity(measured.len());
         for m in measured {
             let range = position.pseudoranges.iter().find(|(id, _)| *id == m.id);

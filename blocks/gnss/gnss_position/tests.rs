@@ -61,8 +61,13 @@ fn sky(cn0_db_hz: f64) -> Value {
     })
 }
 
-/// Simulates the sky and receives it; `position` are parameters of the block, `each` gets the samples of a frame.
+/// Simulates the sky and receives it; `position` are parameters of the block.
 fn receive(sky: &Value, seconds: f64, position: Value) -> Run {
+    receive_without(sky, seconds, position, None)
+}
+
+/// The same, without one frame of the tracker.
+fn receive_without(sky: &Value, seconds: f64, position: Value, missing: Option<usize>) -> Run {
     let frames = (seconds * RATE_HZ / SAMPLES as f64).round() as usize;
     let sky: GnssSignalSimulator = serde_json::from_value(sky.clone()).unwrap();
     let (mut sky, samples, _) = harness(&sky, &[], 2);
@@ -79,7 +84,7 @@ fn receive(sky: &Value, seconds: f64, position: Value) -> Run {
     let mut run = Run { values: vec![], flags: vec![], satellites: vec![], env };
     Harness::block_on(async {
         position.start().await.unwrap();
-        for _ in 0..frames {
+        for n in 0..frames {
             sky.step().await.unwrap();
             let frame = sky.receive(0).unwrap();
             acquire.share(0, Arc::<Frame>::clone(&frame));
@@ -87,8 +92,13 @@ fn receive(sky: &Value, seconds: f64, position: Value) -> Run {
             track.share(0, frame);
             track.share(1, acquire.receive(0).unwrap());
             track.run().await.unwrap();
-            position.share(0, track.receive(0).unwrap());
-            position.share(1, track.receive(1).unwrap());
+            let pair = [track.receive(0).unwrap(), track.receive(1).unwrap()];
+            if missing == Some(n) {
+                continue;
+            }
+            for (port, frame) in pair.into_iter().enumerate() {
+                position.share(port, frame);
+            }
             position.run().await.unwrap();
             if let (Some(output), Some(rows)) = (position.receive(0), position.receive(1)) {
                 run.values.extend_from_slice(output.as_slice().unwrap());
@@ -130,6 +140,14 @@ fn code_phases_and_a_file_of_ephemerides_give_a_position_in_seconds() {
     assert_eq!(used.len(), last[23] as usize);
     assert!(used.iter().all(|row| row[4] > 12.0 && row[7].abs() < 20.0), "{used:?}");
     assert!(run.env.summary.get().contains("first fix  after"));
+}
+
+/// Whether the phase of each satellite is marked as slipped, for each epoch of an observation file.
+fn slips(file: &str) -> Vec<Vec<bool>> {
+    let (_, epochs) = file.split_once("END OF HEADER").unwrap();
+    let lines =
+        |epoch: &str| epoch.lines().skip(1).map(|line| line.as_bytes()[33] & 1 == 1).collect();
+    epochs.split("\n>").skip(1).map(lines).collect()
 }
 
 /// Runs RTKLIB on our RINEX files; returns the mean error of its positions.
@@ -186,10 +204,17 @@ fn messages_give_a_position_within_40_seconds_that_rtklib_finds_in_our_files() {
     let position = json!({
         "observation_file": file("receiver.obs"), "navigation_file": file("receiver.nav"), "ionosphere": false,
     });
-    let run = receive(&sky(48.0), 55.0, position);
+    let missing = (50.5 * RATE_HZ) as usize / SAMPLES;
+    let run = receive_without(&sky(48.0), 55.0, position, Some(missing));
     let first = run.flags.iter().position(|flag| *flag == 1).unwrap();
     println!("first position after {} s\n{}", first + 1, run.env.summary.get());
     assert!(first < 40, "{first}");
+    let slips = slips(&std::fs::read_to_string(file("receiver.obs")).unwrap());
+    let has_slips = |epoch: &[bool]| epoch.iter().any(|slipped| *slipped);
+    let epochs: Vec<_> = (0..slips.len()).filter(|n| has_slips(&slips[*n])).collect();
+    // The sky turns slowly: all satellites are there at the first position, and again after the missing frame.
+    assert_eq!(epochs, [0, 50 - first], "{slips:?}");
+    assert!(slips[50 - first].iter().all(|slipped| *slipped), "{slips:?}");
     let worst = run.values[first + 5..].iter().map(error_metres).fold(0.0, f64::max);
     println!("largest error {worst:.2} m");
     assert!(worst < 3.0, "{worst} m");
