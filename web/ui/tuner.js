@@ -7,7 +7,7 @@ import { reasons } from "./request.js";
 import { choices, parameterAt } from "./tuning.js";
 
 /// A second click in this time resets the zoom, and tunes nothing.
-const DOUBLE_CLICK_MS = 300;
+const DOUBLE_CLICK_MS = 500;
 /// A click that moves further is a drag.
 const DRAG_PIXELS = 5;
 /// Typed frequencies are rounded to this step.
@@ -82,7 +82,9 @@ export class Tuner {
     this.input.setAttribute("aria-label", `frequency of ${this.#chosen.name} in ${unit}`);
     this.input.step = Number((this.#step() / per).toPrecision(6));
     this.input.disabled = this.#fixedBy() !== null;
-    if (this.#draft === null) this.input.value = Number((this.#chosen.bands[0].centre_hz / per).toPrecision(12));
+    // While the user types, a text such as "-" is no number yet.
+    const isTyping = document.activeElement === this.input && !Number.isFinite(this.input.valueAsNumber);
+    if (this.#draft === null && !isTyping) this.input.value = Number((this.#chosen.bands[0].centre_hz / per).toPrecision(12));
     if (this.isOn && this.input.disabled) this.#say(this.#fixedBy(), true);
   }
 
