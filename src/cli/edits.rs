@@ -1,6 +1,7 @@
 //! Edits of files, noticed by looking at the files again and again.
 
 use fxgraph::files::read_regular;
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -11,18 +12,25 @@ use std::path::{Path, PathBuf};
 const MISSING: u32 = 6;
 /// Largest file whose content is compared.
 const MOST_BYTES: u64 = 1 << 20;
+/// Largest number of entries of the directories that are looked at.
+const MOST_BESIDE: usize = 10_000;
 
 /// Files, and the versions of them that were taken.
 pub struct Files {
     paths: Vec<PathBuf>,
     version: fn(&Path) -> Option<u64>,
     edits: Edits,
+    /// Code beside the files when they were taken.
+    beside: u64,
+    /// The same at the last look, once what was taken was rejected.
+    seen_beside: Option<u64>,
 }
 
 impl Files {
     /// The files at `paths`, as they are now. `version` identifies a version of a file; it is `None` for a missing file.
     pub fn new(paths: Vec<PathBuf>, version: fn(&Path) -> Option<u64>) -> Self {
-        let mut files = Self { paths, version, edits: Edits::default() };
+        let mut files =
+            Self { paths, version, edits: Edits::default(), beside: 0, seen_beside: None };
         files.take();
         files
     }
@@ -36,6 +44,7 @@ impl Files {
         });
         self.edits = Edits { taken: taken.collect(), ..Edits::default() };
         self.paths = paths;
+        self.seen_beside = None;
     }
 
     fn versions(&self) -> Vec<Option<u64>> {
@@ -45,12 +54,30 @@ impl Files {
     /// Takes the files as they are now.
     pub fn take(&mut self) {
         self.edits.take(self.versions());
+        self.beside = saved_beside(&self.paths);
+        self.seen_beside = None;
+    }
+
+    /// Says that what was taken does not run. From now on each save of code beside the files is an edit, too: it may name
+    /// files that the running version does not name, and the same content may succeed later.
+    pub fn reject(&mut self) {
+        self.seen_beside = Some(self.beside);
+    }
+
+    /// Whether the files are as they were taken.
+    pub fn are_taken(&self) -> bool {
+        self.versions() == self.edits.taken
     }
 
     /// Whether the files differ from those that were taken, and are as they were at the last look.
     pub fn are_edited(&mut self) -> bool {
         let versions = self.versions();
-        self.edits.look(versions)
+        let is_saved_beside = self.seen_beside.is_some_and(|seen| {
+            let now = saved_beside(&self.paths);
+            self.seen_beside = Some(now);
+            now == seen && now != self.beside
+        });
+        self.edits.look(versions) || is_saved_beside
     }
 
     /// Paths of the files that differed from those that were taken, at the last look.
@@ -100,6 +127,17 @@ fn hash(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
+}
+
+/// Hash of the stamps of all code, in Python or CUDA, in the directories of `paths`.
+fn saved_beside(paths: &[PathBuf]) -> u64 {
+    let directories: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
+    let entries = directories.into_iter().filter_map(|directory| directory.read_dir().ok());
+    let files = entries.flatten().flatten().take(MOST_BESIDE).map(|entry| entry.path());
+    let is_code = |path: &PathBuf| path.extension().is_some_and(|end| end == "py" || end == "cu");
+    let stamps = files.filter(is_code).map(|path| hash((stamp(&path), path)));
+    // In any order.
+    stamps.fold(0, u64::wrapping_add)
 }
 
 /// Hash of the time of the last change, number and length of a file.
@@ -158,6 +196,26 @@ mod tests {
         versions[0] = Some(1);
         assert_eq!(edits(&versions), [1 + MISSING as usize], "said once");
         assert_eq!(edits(&[None, Some(1), Some(1)]), [2], "a file that comes later");
+    }
+
+    #[test]
+    fn save_beside_a_rejected_version_is_an_edit() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, other] = ["one.py", "other.py"].map(|name| directory.path().join(name));
+        std::fs::write(&one, "import other").unwrap();
+        std::fs::write(&other, "x").unwrap();
+        let mut files = Files::new(vec![one.clone()], content);
+        std::fs::write(&other, "xy").unwrap();
+        assert!(!files.are_edited() && !files.are_edited(), "the version runs");
+        files.take();
+        files.reject();
+        assert!(!files.are_edited() && !files.are_edited());
+        std::fs::write(directory.path().join("log.txt"), "no code").unwrap();
+        assert!(!files.are_edited() && !files.are_edited());
+        std::fs::write(&other, "xyz").unwrap();
+        assert!(files.are_taken() && !files.are_edited() && files.are_edited());
+        files.take();
+        assert!(!files.are_edited() && !files.are_edited(), "taken");
     }
 
     #[test]

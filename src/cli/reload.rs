@@ -25,6 +25,8 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(100);
 /// Number of ticks between two looks at the files: an editor writes within one interval.
 const LOOK: u32 = 5;
+/// Number of times that edited code is read, if clients change the flowgraph meanwhile.
+const READS: usize = 5;
 /// Help for an update that is not possible while frames flow.
 const RESTART: &str =
     "start the program again, or use `fxgraph apply FILE --restart` (with `run --listen`)";
@@ -174,22 +176,43 @@ impl Source {
         }
         let edited: Vec<String> =
             code.files.edited().map(|path| format!("`{}`", path.display())).collect();
-        let edited = edited.join(", ");
+        // Otherwise the same content was saved again, or a file that a rejected version names.
+        let edited =
+            if edited.is_empty() { "the saved code".to_owned() } else { edited.join(", ") };
         code.files.take();
         match self.swapped() {
             Ok(Some(text)) => self.terminal.note(&format!("{edited}: {text}")),
             Ok(None) => {}
-            Err(text) => self.terminal.warning(&format!(
-                "{edited}: the edit was not taken over, and the version before runs on\n{text}"
-            )),
+            Err(text) => {
+                code.files.reject();
+                self.terminal.warning(&format!(
+                    "{edited}: the edit was not taken over, and the version before runs on\n{text}"
+                ));
+            }
         }
     }
 
     /// Updates the flowgraph to what it is with the files as they are now; `None` if no block differs.
     fn swapped(&self) -> Result<Option<String>, String> {
-        // Not the flowgraph file, whose values would replace those of live updates.
-        let running = self.control.plan_in_force();
-        let update = self.control.update(running.resolved_yaml(), &[]).map_err(|rejected| {
+        // Not the flowgraph file, whose values would replace those of live updates. Values that clients set while the code
+        // is read would be taken back, too.
+        for _ in 0..READS {
+            let running = self.control.plan_in_force();
+            let update = self.read(running.resolved_yaml())?;
+            if self.control.plan_in_force().resolved_yaml() != running.resolved_yaml() {
+                continue;
+            }
+            if update.blocks.iter().all(|block| block.step == Step::Same) {
+                return Ok(None);
+            }
+            return self.make(&update).map(Some);
+        }
+        Err("values of the flowgraph change all the time; save the file again".to_owned())
+    }
+
+    /// Reads a flowgraph, and returns the update to it.
+    fn read(&self, flowgraph: &str) -> Result<Update, String> {
+        self.control.update(flowgraph, &[]).map_err(|rejected| {
             let first = rejected.problems.first().map_or("", |problem| &problem.message);
             self.control.tell(EventKind::Rejected, None, first);
             let texts = rejected.problems.iter().map(|problem| {
@@ -197,11 +220,7 @@ impl Source {
                 with_help(&text, problem.help.iter().map(String::as_str))
             });
             texts.collect::<Vec<_>>().join("\n")
-        })?;
-        if update.blocks.iter().all(|block| block.step == Step::Same) {
-            return Ok(None);
-        }
-        self.make(&update).map(Some)
+        })
     }
 }
 

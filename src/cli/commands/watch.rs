@@ -17,6 +17,7 @@ use fxgraph_api::shadows::ShadowInfo;
 use report::{Report, Step};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Swaps a block of a running flowgraph whenever the file of its code is saved
@@ -242,6 +243,7 @@ impl Session<'_> {
         if self.has_ended() {
             return Err(failure.into());
         }
+        self.files.reject();
         self.report.failed(Step::new("rejected").took(began), &failure)?;
         Err(Left::Rejected)
     }
@@ -258,13 +260,28 @@ impl Session<'_> {
             return self.reject(began, failure);
         }
         let waited = self.wait_for_frames();
-        let ended: ShadowInfo = typed(shadow::end(&self.client, block)?)?;
+        let ended = self.end_shadow();
         waited?;
+        let ended: ShadowInfo = match ended {
+            Ok(ended) => typed(ended)?,
+            Err(failure) => return self.reject(began, failure),
+        };
         if let Some(why) = &ended.ended {
             let why = format!("the shadow failed: {why}");
             return self.reject(began, Failure::failed(why));
         }
         Ok(self.report.compared(Step::new("compared").took(began), &ended)?)
+    }
+
+    /// Ends the shadow, also if it does not finish a frame at once.
+    fn end_shadow(&self) -> Result<Value, Failure> {
+        let began = Instant::now();
+        loop {
+            match shadow::end(&self.client, &self.options.block) {
+                Err(_) if began.elapsed() < SILENCE && !self.has_ended() => sleep(LOOK),
+                ended => return ended,
+            }
+        }
     }
 
     /// Waits until the shadow has compared its frames, or no frame comes.
@@ -303,6 +320,7 @@ impl Session<'_> {
                 None => {}
                 Some(Answer::Swap) => return Ok(()),
                 Some(Answer::Keep) => {
+                    self.files.reject();
                     self.report.step(&Step::new("kept").text("the version before runs on"))?;
                     return Err(Left::Rejected);
                 }
@@ -315,6 +333,10 @@ impl Session<'_> {
     }
 
     fn swap(&mut self) -> Result<(), Left> {
+        // The program reads the files again: it must not get a version that nobody has checked.
+        if !self.files.are_taken() {
+            return Err(Left::Superseded);
+        }
         let Watch { block, allow_stall, .. } = self.options;
         let began = Instant::now();
         let terminal = self.report.terminal();
@@ -337,6 +359,7 @@ impl Session<'_> {
         let rolled_back = events.iter().find(|event| event.kind == "rolled_back");
         let step = Step::new(if rolled_back.is_some() { "rolled back" } else { "not swapped" });
         let failure = rolled_back.map_or(failure, |event| Failure::failed(event.text.clone()));
+        self.files.reject();
         self.report.failed(step.took(began), &failure)?;
         Err(Left::Rejected)
     }

@@ -1,7 +1,7 @@
 //! Answers of the user on standard input.
 
 use std::io::{self, IsTerminal};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 
 /// Answer of the user to a version.
@@ -13,12 +13,15 @@ pub enum Answer {
     Ended,
 }
 
+/// Lines that wait to be asked for.
+const MOST: usize = 1000;
+
 /// Lines of standard input, which a thread reads until the program ends.
 pub struct Answers(Receiver<String>);
 
 impl Answers {
     pub fn start() -> Self {
-        let (sender, lines) = channel();
+        let (sender, lines) = sync_channel(MOST);
         thread::spawn(move || {
             io::stdin().lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
