@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ pub struct Signals(Arc<Counts>);
 struct Counts {
     came: AtomicUsize,
     seen: AtomicUsize,
+    /// Whether no number of signals ends the program.
+    is_held: AtomicBool,
     /// Requests to read the flowgraph file again, if the program does that.
     reloads: Option<AtomicUsize>,
     starting: Mutex<Option<IsRunning>>,
@@ -83,7 +85,8 @@ impl Signals {
                 if counted.starting().as_ref().is_some_and(|is_running| !is_running()) {
                     end_program(INTERRUPTED, "interrupted before the flowgraph started");
                 }
-                if came > 2 || (came == 2 && !counted.are_seen(came)) {
+                let is_further = came > 2 || (came == 2 && !counted.are_seen(came));
+                if is_further && !counted.is_held.load(Ordering::SeqCst) {
                     end_program(INTERRUPTED, "ended at once by a further signal");
                 }
             }
@@ -105,6 +108,11 @@ impl Signals {
         let started = start();
         *self.0.starting() = None;
         Ok(started)
+    }
+
+    /// With `true`, no number of signals ends the program: it must put right first what it has begun.
+    pub fn hold(&self, is_held: bool) {
+        self.0.is_held.store(is_held, Ordering::SeqCst);
     }
 
     /// Waits for `time` or for a signal; returns whether a signal arrived.

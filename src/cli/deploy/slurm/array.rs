@@ -50,11 +50,14 @@ impl Array {
         self.reject_if_given_away()?;
         self.directory.put("jobs", &self.queue.name)?;
         let supervisor = self.supervisor(lock)?;
-        supervisor.allocate()?;
+        supervisor.allocate(&signals)?;
         for part in supervisor.directory.parts() {
             if insist(|| supervisor.queue.step(&supervisor.directory, part))?.is_none() {
                 PLACE.iter().try_for_each(|key| supervisor.directory.remove(&of(part, key)))?;
             }
+        }
+        if signals.look() > 0 {
+            return Err(Failure::Interrupted);
         }
         let threads = supervisor.supervise_all();
         supervisor.start_in_order(&signals)?;

@@ -4,6 +4,7 @@ use super::super::manifest::Part;
 use super::directory::{Directory, PLACE, cannot, of};
 use super::queue::{self, Queue, insist};
 use crate::failure::Failure;
+use crate::signals::Signals;
 use crate::terminal::Terminal;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -73,8 +74,11 @@ impl Supervisor {
     }
 
     /// Allocates the hosts of all classes that have none.
-    pub fn allocate(&self) -> Result<(), Failure> {
+    pub fn allocate(&self, signals: &Signals) -> Result<(), Failure> {
         for class in &self.directory.array.classes {
+            if signals.look() > 0 {
+                return Err(Failure::Interrupted);
+            }
             match insist(|| self.queue.job(&class.name))? {
                 Some(job) => {
                     self.terminal.note(&format!("class {}: job {job} goes on", class.name));
@@ -93,7 +97,6 @@ impl Supervisor {
     fn supervise(&self, part: &Part) {
         let (mut hold, mut delay) = (true, SHORTEST);
         while self.is_supervised(part) {
-            let began = Instant::now();
             let ended = match self.next(part) {
                 Ok(Next::Start(start)) => {
                     let is_held = std::mem::take(&mut hold) || start.is_beside;
@@ -111,10 +114,10 @@ impl Supervisor {
                 Err(failure) => Err(failure),
             };
             match ended {
-                Ok(End::Asked) => {}
-                Ok(End::Over(why)) => self.say(part, &why),
-                Ok(End::Failed) => {
-                    delay = next_delay(delay, began.elapsed());
+                Ok((End::Asked, _)) => {}
+                Ok((End::Over(why), _)) => self.say(part, &why),
+                Ok((End::Failed, ran)) => {
+                    delay = next_delay(delay, ran);
                     sleep(delay);
                 }
                 Err(failure) => {
@@ -199,8 +202,8 @@ impl Supervisor {
         own.chain(others).collect()
     }
 
-    /// Runs a process of `part` until it ends.
-    fn run(&self, part: &Part, start: &Start, hold: bool) -> Result<End, Failure> {
+    /// Runs a process of `part` until it ends, and returns the time for which it ran.
+    fn run(&self, part: &Part, start: &Start, hold: bool) -> Result<(End, Duration), Failure> {
         let Start { job, host, port, flowgraph, .. } = start;
         let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let step = format!("{}-{}", part.file_name, since.as_nanos());
@@ -223,9 +226,11 @@ impl Supervisor {
         srun.args(hold.then_some("--hold-once")).current_dir(&self.directory.path);
         // A process group of its own: Ctrl-C ends the supervision, and the part goes on.
         srun.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+        let began = Instant::now();
         let status =
             srun.status().map_err(|error| Failure::because("cannot run `srun`", &error))?;
-        self.ended(part, host, status.code())
+        let ran = began.elapsed();
+        Ok((self.ended(part, host, status.code())?, ran))
     }
 
     /// Notes the end of a process of `part` on `host`, with an exit code unless a signal ended it.

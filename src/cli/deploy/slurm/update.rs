@@ -219,6 +219,8 @@ pub fn update_from(
         new.put(&of(part, "away"), &old.path.to_string_lossy())?;
         new.adopt(part, &old)?;
     }
+    // A part must not stay between both versions, however often the user interrupts.
+    signals.hold(true);
     let threads = supervisor.supervise_all();
     let update = Update { old: &old, new: &supervisor, options, signals: &signals };
     if let Err(why) = update.move_all(&order, &mut moved) {
@@ -229,6 +231,7 @@ pub fn update_from(
         return Err(Failure::Failed([what].into_iter().chain(cleaned_up.err()).collect()));
     }
     update.hand_on()?;
+    signals.hold(false);
     drop(updating);
     terminal.note(&format!("updated {} parts; the array runs from {here}", moved.len()));
     supervisor.wait_ended(&threads, &signals)
