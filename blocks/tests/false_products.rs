@@ -114,8 +114,16 @@ fn change_of_the_centre_frequency_of_a_file_is_rejected() {
         let changed = plan.change("ddc[0]", request, &registry);
         changed.result.err().map(|problems| render_all(&problems, &changed.sources, Style::Plain))
     };
-    assert_eq!(swapped(&without), None);
     assert!(swapped(&plan).unwrap().contains(centre));
+    // One polarisation, one antenna, one block by a swap: its reader joins two bands.
+    let two_bands =
+        "the polarisations have different bands, centred at 410000000 Hz and at 400000000 Hz";
+    let one = updated(&without, "{\"ddc[0]\": {centre_hz: 4.1e+8}}").unwrap();
+    assert!(one.contains(two_bands) && one.contains("`pfb[0]`"), "{one}");
+    assert!(swapped(&without).unwrap().contains(two_bands));
+    let antenna = "{\"ddc[2]\": {centre_hz: 4.1e+8}, \"ddc[3]\": {centre_hz: 4.1e+8}}";
+    let antenna = updated(&without, antenna).unwrap();
+    assert!(antenna.contains("`array`"), "{antenna}");
     // The swap of the file is not one of its band.
     let request = format!("{{kind: uvh5_sink, parameters: {{path: b.uvh5, {PLACES}}}}}");
     assert!(plan.change("file", request.as_str(), &registry).result.is_ok());
