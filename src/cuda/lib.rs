@@ -8,6 +8,7 @@
 //! - [`Pipeline`]: the CUDA pipeline of a block: streams, the jobs queued on them, and the callback that
 //!   wakes the block when a job is done.
 //! - [`GpuMap`]: work of a block with one output frame per input frame; [`GpuMapped`] is the block.
+//! - [`exported`], [`Exported`]: frames in device memory for another process.
 //! - [`Readout`]: copies of frames to the host, independent of blocks.
 //! - [`Tunable`], [`Tuning`]: kernels with several launch configurations, and the fastest one of each.
 //! - [`calls`]: counts of allocations and waits, which do not occur in steady state.
@@ -32,6 +33,7 @@ mod device;
 mod driver_calls;
 mod error;
 mod gpus;
+mod ipc;
 mod jobs;
 mod kernel;
 mod map;
@@ -51,6 +53,7 @@ pub use device::{CONTEXT_BYTES, Device, context_bytes};
 pub use error::CudaError;
 pub use fxgraph_core::gpu::{Defines, Needs, ProgramSource, Properties, Source, Tunable};
 pub use gpus::{Link, count, link, properties};
+pub use ipc::{Exported, HANDLE_BYTES, exported, visible};
 pub use jobs::IN_FLIGHT;
 pub use kernel::{Arg, Grid, Kernel, Program};
 pub use map::{Frames, GpuJob, GpuMap, GpuMapped};

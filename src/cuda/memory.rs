@@ -4,6 +4,7 @@
 //! Therefore each call returns only when the device has finished it. Use them at the start of a run.
 #![allow(unsafe_code)] // allocations of the driver, which these types own
 
+use super::ipc::{HANDLE_BYTES, Handle};
 use super::jobs::Progress;
 use super::{CudaError, Device, calls};
 use bytemuck::Pod;
@@ -11,8 +12,8 @@ use cudarc::driver::{result, sys};
 use fxgraph_core::error::BlockError;
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 /// Readable bytes after every buffer, so that kernels may read a full vector at its end.
 pub const SLACK_BYTES: usize = 256;
@@ -61,6 +62,8 @@ impl Owner {
 pub(super) struct Allocation {
     pub owner: Owner,
     pub address: u64,
+    /// Handle for other processes, made when the first one needs it.
+    pub handle: OnceLock<Handle>,
 }
 
 impl Allocation {
@@ -71,7 +74,8 @@ impl Allocation {
         let whole = bytes + SLACK_BYTES;
         // SAFETY: the memory is owned by the result, which frees it once.
         let address = unsafe { result::malloc_sync(whole) }.map_err(&failed)?;
-        let allocation = Self { owner: Owner::Device(Arc::clone(device)), address };
+        let allocation =
+            Self { owner: Owner::Device(Arc::clone(device)), address, handle: OnceLock::new() };
         // SAFETY: exactly the bytes just allocated.
         unsafe { result::memset_d8_sync(address, POISON, whole) }.map_err(&failed)?;
         device.synchronise()?;
@@ -122,7 +126,8 @@ impl<T: Pod> DeviceArray<T> {
     pub(super) fn on_heap(len: usize) -> Self {
         let (owner, memory) = Owner::heap(len * size_of::<T>());
         let address = memory.expose_provenance() as u64;
-        Self { memory: Shared::new(Allocation { owner, address }), len, element: PhantomData }
+        let memory = Allocation { owner, address, handle: OnceLock::new() };
+        Self { memory: Shared::new(memory), len, element: PhantomData }
     }
 
     pub(super) fn shared(&self) -> &Shared<Allocation> {
@@ -189,6 +194,14 @@ impl<T: Pod> DeviceArray<T> {
     #[must_use]
     pub fn address(&self) -> u64 {
         self.memory.memory.address
+    }
+
+    /// Returns the handle with which another process opens the array: with `cuIpcOpenMemHandle`.
+    ///
+    /// # Errors
+    /// If the driver has no CUDA IPC.
+    pub fn exported(&self) -> Result<&[u8; HANDLE_BYTES], CudaError> {
+        Ok(self.memory.memory.exported()?.bytes())
     }
 
     /// Number of elements.

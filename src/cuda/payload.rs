@@ -108,24 +108,33 @@ impl Allocator for PinnedAllocator {
 /// # Errors
 /// If the payload is not in the memory of `device`.
 pub fn frame_address(frame: &Frame, device: &Device) -> Result<u64, BlockError> {
+    payload(frame, device).map(|payload| payload.address)
+}
+
+/// Returns the allocation of the payload of `frame`, which is on `device`, and the offset of the payload in it.
+pub(super) fn placed<'a>(
+    frame: &'a Frame,
+    device: &Device,
+) -> Result<(&'a Allocation, u64), BlockError> {
+    let Payload { memory, address, .. } = payload(frame, device)?;
+    Ok((memory, address - memory.address))
+}
+
+fn payload<'a>(frame: &'a Frame, device: &Device) -> Result<&'a Payload, BlockError> {
     let payload = match frame.storage() {
         Storage::Device(buffer) => buffer.as_any().downcast_ref::<Payload>(),
         Storage::Host(_) => None,
     };
-    match payload {
-        Some(Payload { memory, address, .. })
-            if memory.owner.device().ordinal() == device.ordinal() =>
-        {
-            Ok(*address)
-        }
-        _ => Err(BlockError::new(format!("the frame is not on cuda:{}", device.ordinal()))),
-    }
+    payload
+        .filter(|payload| payload.memory.owner.device().ordinal() == device.ordinal())
+        .ok_or_else(|| BlockError::new(format!("the frame is not on cuda:{}", device.ordinal())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::memory::Owner;
     use super::*;
+    use std::sync::OnceLock;
 
     #[test]
     fn payloads_of_a_pool_lie_aligned_apart_with_slack_after_each() {
@@ -133,7 +142,7 @@ mod tests {
             let size = count * stride(bytes);
             let (owner, memory) = Owner::heap(size);
             let start = memory.expose_provenance() as u64;
-            let memory = Allocation { owner, address: start };
+            let memory = Allocation { owner, address: start, handle: OnceLock::new() };
             let all: Vec<Payload> = payloads(memory, count, bytes).collect();
             assert_eq!(all.len(), count);
             for (payload, next) in all.iter().zip(all.iter().skip(1)) {
