@@ -64,7 +64,7 @@ pub fn hello(
     if let Some(hello) = known.filter(|hello| hello.is_current()) {
         return Ok(hello);
     }
-    let mut process = Process::start(program, values, inputs, Box::new(|_, _| {}))?;
+    let mut process = Process::start(program, values, inputs, None, Box::new(|_, _| {}))?;
     let hello = Arc::new(described(process.hear(START_LIMIT)?)?);
     drop(process);
     let mut answers = kept();

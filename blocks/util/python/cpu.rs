@@ -2,14 +2,16 @@
 
 use super::ask::Hello;
 use super::fault::Fault;
+use super::gpu::{self, Gpu};
 use super::live::Scheduled;
 use super::log;
-use super::memory::{Counts, JOBS, Slots, allocate};
+use super::memory::{Counts, JOBS, MAX_JOBS, Slots, allocate};
 use super::port::Described;
 use super::process::Sender;
 use super::program::Program;
 use super::running::{Report, Running, Start};
 use fxgraph::changes::Change;
+use fxgraph::cuda::HANDLE_BYTES;
 use fxgraph::frame::SharedMemory;
 use fxgraph::{
     AsyncBlock, Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, PortType, Ports,
@@ -21,6 +23,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Size of the packet of a frame, without the places of new memory on a GPU.
+const HEAD_BYTES: usize = 40;
+/// Size of the place of a frame on a GPU: the handle of its memory, and its offset.
+const PLACE_BYTES: usize = HANDLE_BYTES + 8;
 /// Flags of a packet: the process has to map the memory in the slot.
 const NEW_INPUT: u16 = 1;
 const NEW_OUTPUT: u16 = 2;
@@ -91,6 +97,10 @@ pub struct Cpu {
     /// Number of the next job. Numbers are not used again, also not by another process.
     next_job: u64,
     staging: [Staging; JOBS],
+    /// GPU whose memory has the frames.
+    gpu: Option<Gpu>,
+    /// Number of frames that are with the process at a time.
+    jobs_at_a_time: usize,
     /// Buffer of a frame that the process dropped, for the next job.
     spare: Option<FrameMut>,
     /// An answer that waits for room in the output.
@@ -115,6 +125,8 @@ impl Cpu {
         let Hello { python, numpy, .. } = &*task.hello;
         let Program { name, class, .. } = &task.program;
         env.summary.set(format!("`{class}` of {name}, Python {python}, NumPy {numpy}\n"));
+        let gpu = Gpu::of(env);
+        let jobs_at_a_time = if gpu.is_some() { gpu::jobs(&task.ports) } else { JOBS };
         Self {
             program: task.program,
             values: task.values,
@@ -124,9 +136,11 @@ impl Cpu {
             output: task.ports.outputs.first().cloned(),
             env: env.clone(),
             child: None,
-            jobs: VecDeque::with_capacity(JOBS),
+            jobs: VecDeque::with_capacity(jobs_at_a_time),
             next_job: 0,
             staging: Default::default(),
+            gpu,
+            jobs_at_a_time,
             spare: None,
             waiting: None,
             scheduled: Scheduled::default(),
@@ -151,7 +165,8 @@ impl Cpu {
 
     /// Starts the process, and waits until the block in it has started.
     async fn start_process(&mut self) -> Result<(), BlockError> {
-        let counts = Counts::new(&self.input, self.output.as_ref(), self.added.len())?;
+        let (added, jobs) = (self.added.len(), self.jobs_at_a_time);
+        let counts = Counts::new(&self.input, self.output.as_ref(), added, jobs)?;
         let start = Start {
             name: self.env.name.clone(),
             program: self.program.clone(),
@@ -159,6 +174,7 @@ impl Cpu {
             inputs: vec![self.input.clone()],
             output: self.described.clone(),
             timeout: self.timeout,
+            gpu: self.gpu.as_mut().map(Gpu::show).transpose()?,
             busy: self.env.counters.threads().counted("process"),
             wake: self.env.wake.clone(),
             log: log::of_block(&self.env),
@@ -232,7 +248,7 @@ impl Cpu {
             return Ok(());
         }
         self.computed.add(1);
-        let place = place_of(job);
+        let place = self.place_of(job);
         self.added.iter().zip(child.counts.added(place)).for_each(|(counter, n)| counter.add(n));
         if is_staged && let Some(staged) = &self.staging[place].output {
             let payload = output.as_mut_slice::<u8>()?;
@@ -286,73 +302,150 @@ impl Cpu {
         }
         let number = self.next_job;
         self.next_job += 1;
+        let place = self.place_of(number);
         let Some(child) = &mut self.child else { return Ok(()) };
-        let staging = &mut self.staging[place_of(number)];
-        child.counts.set_input(place_of(number), &input.header().validity);
-        let read = if let Some(memory) = input.shared() {
-            memory
-        } else {
-            let payload = input.as_slice::<u8>()?;
-            let memory = staged(&mut staging.input, payload.len())?;
-            memory.bytes_mut()[..payload.len()].copy_from_slice(payload);
-            self.copied.add(1);
-            memory
-        };
-        let busy = |slot: fn(&Job) -> u16| -> [u16; JOBS] {
+        child.counts.set_input(place, &input.header().validity);
+        let busy = |slot: fn(&Job) -> u16| -> [u16; MAX_JOBS] {
             std::array::from_fn(|n| self.jobs.get(n).map_or(u16::MAX, slot))
         };
-        let (input_slot, is_new_input) = child.inputs.slot(read, &busy(|job| job.input_slot));
-        let read_only = if is_new_input { Some(read.read_only()) } else { None };
-        let read_only = read_only.transpose().map_err(|error| {
-            BlockError::new("cannot open shared memory for reading").because(error)
-        })?;
-        // Memory that another process reads takes no new writer: see `SharedMemory::read_only`.
-        let cannot_write =
-            |memory: &SharedMemory| !child.outputs.has(memory) && !memory.takes_writers();
-        let is_staged =
-            output.as_ref().is_some_and(|output| output.shared().is_none_or(cannot_write));
-        let written = match &output {
-            Some(output) if is_staged => {
-                self.copied.add(1);
-                Some(&*staged(&mut staging.output, output.home().frame_bytes())?)
-            }
-            Some(output) => output.shared(),
-            None => None,
+        let busy = [busy(|job| job.input_slot), busy(|job| job.output_slot)];
+        let frames = (&*input, output.as_ref());
+        let handed = if let Some(gpu) = &self.gpu {
+            on_gpu(gpu, child, number, frames, &busy)?
+        } else {
+            let staging = &mut self.staging[place];
+            in_host_memory(child, number, frames, &busy, staging, &self.copied)?
         };
-        let (output_slot, is_new_output) = written
-            .map_or((0, false), |memory| child.outputs.slot(memory, &busy(|job| job.output_slot)));
-        let mut files: [Option<BorrowedFd<'_>>; 2] = [None; 2];
-        files[0] = read_only.as_ref().map(AsFd::as_fd);
-        let written = written.filter(|_| is_new_output).map(SharedMemory::file);
-        files[usize::from(is_new_input)] = written.or(files[usize::from(is_new_input)]);
-        let flags =
-            if is_new_input { NEW_INPUT } else { 0 } | if is_new_output { NEW_OUTPUT } else { 0 };
-        let header = input.header();
-        let mut packet = [0; 40];
-        packet[0] = b'F';
-        packet[2..4].copy_from_slice(&input_slot.to_le_bytes());
-        packet[4..6].copy_from_slice(&output_slot.to_le_bytes());
-        packet[6..8].copy_from_slice(&flags.to_le_bytes());
-        let words = [number, header.timestamp, header.sequence, header.config_id];
-        for (place, word) in packet[8..].as_chunks_mut().0.iter_mut().zip(words) {
-            *place = word.to_le_bytes();
-        }
-        // Before the packet: the answer may come at once.
-        child.running.expect_answer();
-        let sent = match files {
-            [Some(first), Some(second)] => child.sender.send(&packet, &[first, second]),
-            [Some(only), None] => child.sender.send(&packet, &[only]),
-            _ => child.sender.send(&packet, &[]),
-        };
-        let job = Job { number, input, output, is_staged, input_slot, output_slot };
-        self.jobs.push_back(job);
+        let Handed { slots: [input_slot, output_slot], is_staged, sent } = handed;
+        self.jobs.push_back(Job { number, input, output, is_staged, input_slot, output_slot });
         sent.map_err(|fault| self.fail(fault))
+    }
+
+    /// Place of a job among those that are with the process at a time.
+    fn place_of(&self, job: u64) -> usize {
+        (job % self.jobs_at_a_time as u64) as usize
     }
 }
 
-/// Place of a job among those that are with the process at a time.
-fn place_of(job: u64) -> usize {
-    (job % JOBS as u64) as usize
+/// Input and output of a job.
+type Frames<'a> = (&'a Frame, Option<&'a FrameMut>);
+
+/// Slots of a job that are in use, of inputs and outputs.
+type Busy = [[u16; MAX_JOBS]; 2];
+
+/// A job that was sent to the process.
+struct Handed {
+    slots: [u16; 2],
+    is_staged: bool,
+    sent: Result<(), Fault>,
+}
+
+/// Hands over frames in GPU memory. The process opens memory that is new to it.
+fn on_gpu(
+    gpu: &Gpu,
+    child: &mut Child,
+    number: u64,
+    (input, output): Frames<'_>,
+    busy: &Busy,
+) -> Result<Handed, BlockError> {
+    let mut packet = [0; HEAD_BYTES + 2 * PLACE_BYTES];
+    let (mut slots, mut flags, mut end) = ([0; 2], 0, HEAD_BYTES);
+    let frames = [Some(input), output.map(|output| &**output)];
+    let known = [&mut child.inputs, &mut child.outputs];
+    for (n, (frame, known)) in frames.into_iter().zip(known).enumerate() {
+        let Some(frame) = frame else { continue };
+        let place = gpu.exported(frame)?;
+        let (slot, is_new) = known.slot(place.identity, place.offset, &busy[n]);
+        slots[n] = slot;
+        if is_new {
+            flags |= [NEW_INPUT, NEW_OUTPUT][n];
+            packet[end..][..HANDLE_BYTES].copy_from_slice(place.handle);
+            packet[end + HANDLE_BYTES..][..8].copy_from_slice(&place.offset.to_le_bytes());
+            end += PLACE_BYTES;
+        }
+    }
+    packet[..HEAD_BYTES].copy_from_slice(&head(number, input, slots, flags));
+    let sent = child.send(&packet[..end], &[]);
+    Ok(Handed { slots, is_staged: false, sent })
+}
+
+/// Hands over frames in host memory: those in shared memory as they are, others as copies. The process maps memory that
+/// is new to it.
+fn in_host_memory(
+    child: &mut Child,
+    number: u64,
+    (input, output): Frames<'_>,
+    busy: &Busy,
+    staging: &mut Staging,
+    copied: &Counter,
+) -> Result<Handed, BlockError> {
+    let read = if let Some(memory) = input.shared() {
+        memory
+    } else {
+        let payload = input.as_slice::<u8>()?;
+        let memory = staged(&mut staging.input, payload.len())?;
+        memory.bytes_mut()[..payload.len()].copy_from_slice(payload);
+        copied.add(1);
+        memory
+    };
+    let (input_slot, is_new_input) = child.inputs.slot(read.identity(), 0, &busy[0]);
+    let read_only = if is_new_input { Some(read.read_only()) } else { None };
+    let read_only = read_only
+        .transpose()
+        .map_err(|error| BlockError::new("cannot open shared memory for reading").because(error))?;
+    // Memory that another process reads takes no new writer: see `SharedMemory::read_only`.
+    let cannot_write =
+        |memory: &SharedMemory| !child.outputs.has(memory) && !memory.takes_writers();
+    let is_staged = output.is_some_and(|output| output.shared().is_none_or(cannot_write));
+    let written = match output {
+        Some(output) if is_staged => {
+            copied.add(1);
+            Some(&*staged(&mut staging.output, output.home().frame_bytes())?)
+        }
+        Some(output) => output.shared(),
+        None => None,
+    };
+    let (output_slot, is_new_output) =
+        written.map_or((0, false), |memory| child.outputs.slot(memory.identity(), 0, &busy[1]));
+    let mut files: [Option<BorrowedFd<'_>>; 2] = [None; 2];
+    files[0] = read_only.as_ref().map(AsFd::as_fd);
+    let written = written.filter(|_| is_new_output).map(SharedMemory::file);
+    files[usize::from(is_new_input)] = written.or(files[usize::from(is_new_input)]);
+    let flags =
+        if is_new_input { NEW_INPUT } else { 0 } | if is_new_output { NEW_OUTPUT } else { 0 };
+    let slots = [input_slot, output_slot];
+    let packet = head(number, input, slots, flags);
+    let sent = match files {
+        [Some(first), Some(second)] => child.send(&packet, &[first, second]),
+        [Some(only), None] => child.send(&packet, &[only]),
+        _ => child.send(&packet, &[]),
+    };
+    Ok(Handed { slots, is_staged, sent })
+}
+
+/// Packet of a job.
+fn head(number: u64, input: &Frame, slots: [u16; 2], flags: u16) -> [u8; HEAD_BYTES] {
+    let header = input.header();
+    let mut packet = [0; HEAD_BYTES];
+    packet[0] = b'F';
+    for (place, word) in packet[2..8].as_chunks_mut().0.iter_mut().zip([slots[0], slots[1], flags])
+    {
+        *place = word.to_le_bytes();
+    }
+    let words = [number, header.timestamp, header.sequence, header.config_id];
+    for (place, word) in packet[8..].as_chunks_mut().0.iter_mut().zip(words) {
+        *place = word.to_le_bytes();
+    }
+    packet
+}
+
+impl Child {
+    /// Sends the packet of a job.
+    fn send(&self, packet: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), Fault> {
+        // Before the packet: the answer may come at once.
+        self.running.expect_answer();
+        self.sender.send(packet, files)
+    }
 }
 
 /// Memory for the copy of a frame, allocated at the first frame.
@@ -376,7 +469,7 @@ impl Block for Cpu {
             if self.is_finishing {
                 return Ok(if self.child.is_none() { Next::Finished } else { Next::Wait });
             }
-            if self.jobs.len() == JOBS {
+            if self.jobs.len() == self.jobs_at_a_time {
                 return Ok(Next::Wait);
             }
             if io.inputs[0].peek().is_none() {

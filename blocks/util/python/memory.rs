@@ -4,8 +4,10 @@ use fxgraph::frame::SharedMemory;
 use fxgraph::{BlockError, PortType};
 use std::sync::{Arc, Weak};
 
-/// Number of frames that are with the process at a time: one at work, and the next one.
+/// Number of frames in host memory that are with the process at a time: one at work, and the next one.
 pub const JOBS: usize = 2;
+/// Largest number of frames that are with a process at a time.
+pub const MAX_JOBS: usize = 8;
 /// Largest number of buffers of one direction that the process keeps mapped.
 const SLOTS: usize = 64;
 /// Alignment of the counts of a job, in bytes.
@@ -14,32 +16,41 @@ const ALIGNMENT: usize = 64;
 /// Numbers under which the process knows buffers.
 #[derive(Default)]
 pub struct Slots {
-    /// Identity of the buffer in each slot.
-    known: Vec<Weak<()>>,
+    /// Buffer in each slot.
+    known: Vec<Known>,
     next: usize,
+}
+
+/// A buffer: an offset in memory, and the token of this memory.
+#[derive(Default)]
+struct Known {
+    memory: Weak<()>,
+    offset: u64,
 }
 
 impl Slots {
     /// Whether the process has mapped `memory`.
     pub fn has(&self, memory: &SharedMemory) -> bool {
         let identity = Arc::as_ptr(memory.identity());
-        self.known.iter().any(|known| std::ptr::eq(known.as_ptr(), identity))
+        self.known.iter().any(|known| std::ptr::eq(known.memory.as_ptr(), identity))
     }
 
-    /// Slot of `memory`, and whether the process has to map it. A slot in `busy` is with the process and stays.
-    pub fn slot(&mut self, memory: &SharedMemory, busy: &[u16]) -> (u16, bool) {
-        let identity = memory.identity();
-        let is_same = |known: &Weak<()>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(identity));
+    /// Slot of the buffer at `offset` in the memory with this token, and whether the process has to map it. A slot in
+    /// `busy` is with the process and stays.
+    pub fn slot(&mut self, memory: &Arc<()>, offset: u64, busy: &[u16]) -> (u16, bool) {
+        let is_same = |known: &Known| {
+            known.offset == offset && std::ptr::eq(known.memory.as_ptr(), Arc::as_ptr(memory))
+        };
         if let Some(slot) = self.known.iter().position(is_same) {
             return (slot as u16, false);
         }
         let is_free = |slot: &usize| !busy.contains(&(*slot as u16));
         let gone = (0..self.known.len())
-            .find(|slot| self.known[*slot].strong_count() == 0 && is_free(slot));
+            .find(|slot| self.known[*slot].memory.strong_count() == 0 && is_free(slot));
         let slot = match gone {
             Some(slot) => slot,
             None if self.known.len() < SLOTS => {
-                self.known.push(Weak::new());
+                self.known.push(Known::default());
                 self.known.len() - 1
             }
             None => {
@@ -49,7 +60,7 @@ impl Slots {
                 slot
             }
         };
-        self.known[slot] = Arc::downgrade(identity);
+        self.known[slot] = Known { memory: Arc::downgrade(memory), offset };
         (slot as u16, true)
     }
 }
@@ -62,6 +73,7 @@ pub struct Counts {
     input_units: usize,
     output_units: usize,
     counters: usize,
+    jobs: usize,
 }
 
 impl Counts {
@@ -69,17 +81,23 @@ impl Counts {
         input: &PortType,
         output: Option<&PortType>,
         counters: usize,
+        jobs: usize,
     ) -> Result<Self, BlockError> {
         let input_units = input.validity.units();
         let output_units = output.map_or(0, |port| port.validity.units());
         let units = 4 * (input_units + output_units);
         let stride = (units.next_multiple_of(8) + 8 * counters).next_multiple_of(ALIGNMENT);
-        let memory = allocate(stride * JOBS)?;
-        Ok(Self { memory, stride, input_units, output_units, counters })
+        let memory = allocate(stride * jobs)?;
+        Ok(Self { memory, stride, input_units, output_units, counters, jobs })
     }
 
     pub fn counters(&self) -> usize {
         self.counters
+    }
+
+    /// Number of jobs.
+    pub fn jobs(&self) -> usize {
+        self.jobs
     }
 
     /// Numbers that the program has added to each counter for `job`.
@@ -132,17 +150,30 @@ mod tests {
         let memory = || SharedMemory::new(1).unwrap();
         let first = memory();
         assert!(!slots.has(&first));
-        assert_eq!(slots.slot(&first, &[]), (0, true));
+        assert_eq!(slots.slot(first.identity(), 0, &[]), (0, true));
         assert!(slots.has(&first));
-        assert_eq!(slots.slot(&first, &[]), (0, false));
+        assert_eq!(slots.slot(first.identity(), 0, &[]), (0, false));
         let others: Vec<_> = (1..SLOTS).map(|_| memory()).collect();
         for (n, other) in others.iter().enumerate() {
-            assert_eq!(slots.slot(other, &[]), (n as u16 + 1, true));
+            assert_eq!(slots.slot(other.identity(), 0, &[]), (n as u16 + 1, true));
         }
         let more = [memory(), memory()];
-        assert_eq!(slots.slot(&more[0], &[0]), (1, true), "slot 0 is busy");
+        assert_eq!(slots.slot(more[0].identity(), 0, &[0]), (1, true), "slot 0 is busy");
         drop(first);
-        assert_eq!(slots.slot(&more[1], &[]), (0, true));
-        assert_eq!(slots.slot(&more[0], &[]), (1, false));
+        assert_eq!(slots.slot(more[1].identity(), 0, &[]), (0, true));
+        assert_eq!(slots.slot(more[0].identity(), 0, &[]), (1, false));
+    }
+
+    #[test]
+    fn buffers_of_one_memory_have_a_slot_for_each_offset() {
+        let (mut slots, memory) = (Slots::default(), Arc::new(()));
+        assert_eq!(slots.slot(&memory, 0, &[]), (0, true));
+        assert_eq!(slots.slot(&memory, 512, &[]), (1, true));
+        assert_eq!(slots.slot(&memory, 0, &[]), (0, false));
+        assert_eq!(slots.slot(&memory, 512, &[]), (1, false));
+        drop(memory);
+        let other = Arc::new(());
+        assert_eq!(slots.slot(&other, 512, &[0]), (1, true));
+        assert_eq!(slots.slot(&other, 0, &[1]), (0, true));
     }
 }

@@ -4,8 +4,10 @@ mod ask;
 mod bench;
 #[cfg(test)]
 mod chain_tests;
+mod conformance;
 mod cpu;
 mod fault;
+mod gpu;
 mod lines;
 mod live;
 mod log;
@@ -25,8 +27,9 @@ pub(crate) use program::{BYTE_ORDER_MARK, Program, has_numpy, text_of};
 
 use ask::Hello;
 use fxgraph::access::{ExecutedPath, ExecutedText};
+use fxgraph::cuda::{CONTEXT_BYTES, IN_FLIGHT};
 use fxgraph::diagnostic::codes;
-use fxgraph::examples::Benchmark;
+use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     At, BlockError, Checked, Configured, DeviceName, Implementation, Implementations, Kind,
     KindSpec, LiveKind, Parameters, PortType, Rejection, Resources,
@@ -108,6 +111,12 @@ pub struct Python {
     /// Process of the block.
     #[param(flatten)]
     pub interpreter: Interpreter,
+    /// GPU memory that the class allocates, in bytes, for the plan.
+    #[param(default = 0)]
+    pub device_memory_bytes: usize,
+    /// Whether the block runs on a GPU.
+    #[param(skip)]
+    pub is_on_gpu: bool,
 }
 
 /// A block as its process describes it.
@@ -136,8 +145,16 @@ fn task(block: &Configured<Python>) -> Task {
 
 impl KindSpec for Python {
     type Shape = Described;
-    const IMPLEMENTATIONS: Implementations<Self> =
-        &[Implementation::cpu(|block, env| Ok(Box::new(Cpu::new(task(block), env))))];
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::<Self>::cpu(|block, env| Ok(Box::new(Cpu::new(task(block), env)))),
+        Implementation::<Self>::cuda(
+            "cuda",
+            "arrays in GPU memory, for CuPy, Numba and PyTorch",
+            |block, env| Ok(Box::new(Cpu::new(task(block), env))),
+        )
+        .suited(|parameters| Self { is_on_gpu: true, ..parameters })
+        .device_bytes(|block| CONTEXT_BYTES + block.parameters.device_memory_bytes),
+    ];
 
     /// Runs the program once, the only source of its ports and parameters, unless the answer is known.
     fn ports(&self, inputs: &[PortType]) -> Checked<Described> {
@@ -157,11 +174,19 @@ impl KindSpec for Python {
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
+        let is_on_gpu = block.parameters.is_on_gpu;
+        // On a GPU, the plan adds the frames of a CUDA pipeline.
+        let (holds, fills) = if is_on_gpu {
+            let jobs = gpu::jobs(&block.ports);
+            (jobs - IN_FLIGHT, jobs + 2 - IN_FLIGHT)
+        } else {
+            (JOBS, JOBS + 1)
+        };
         Resources {
             host_bytes: PROCESS_BYTES,
-            holds: vec![JOBS],
-            fills: vec![JOBS + 1; block.ports.outputs.len()],
-            shares_frames: true,
+            holds: vec![holds],
+            fills: vec![fills; block.ports.outputs.len()],
+            shares_frames: !is_on_gpu,
             ..Resources::default()
         }
     }
@@ -178,6 +203,10 @@ impl KindSpec for Python {
     fn content_files(block: &Configured<Self>) -> Vec<PathBuf> {
         let file = block.parameters.file.as_deref().map(PathBuf::from);
         file.into_iter().chain(block.shape.hello.imported().map(PathBuf::from)).collect()
+    }
+
+    fn cases(device: DeviceName) -> Vec<Case> {
+        conformance::cases(device)
     }
 
     fn benchmarks(device: DeviceName) -> Vec<Benchmark> {

@@ -1,7 +1,7 @@
 //! The process of a block: interpreter, socket, log, and its end.
 //!
 //! Host and process send packets over a pair of sockets, which keep their order: sources of the runner, messages in
-//! JSON, and 40 bytes for each frame. The process dies with the host: it holds the reading end of a pipe, and the
+//! JSON, and 40 bytes for each frame, or more for one in GPU memory that is new to the process. The process dies with the host: it holds the reading end of a pipe, and the
 //! kernel kills its group when the writing end is gone.
 
 use super::fault::{Fault, Raised};
@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 /// Text of the class API, which authors import; also a module of the Python package.
 const API: &str = include_str!("../../../python/src/fxgraph/block.py");
 const RUNNER: &str = include_str!("runner.py");
+const GPU: &str = include_str!("gpu.py");
 /// Makes modules of the sources that come over the socket (descriptor 0), and runs the last one.
 const BOOT: &str = include_str!("boot.py");
 
@@ -142,10 +143,12 @@ pub struct Process {
 
 impl Process {
     /// Starts the interpreter and hands over the program with the parameters `values`, for a block with these `inputs`.
+    /// `visible` names the only GPU that it finds.
     pub fn start(
         program: &Program,
         values: &Map<String, Value>,
         inputs: &[PortType],
+        visible: Option<&str>,
         log: Log,
     ) -> Result<Self, Fault> {
         let system =
@@ -171,6 +174,9 @@ impl Process {
             if std::env::var_os(name).is_none() {
                 command.env(name, "1");
             }
+        }
+        if let Some(visible) = visible {
+            command.env("CUDA_VISIBLE_DEVICES", visible);
         }
         let mut child = command.spawn().map_err(|error| Fault::NoInterpreter(error.to_string()))?;
         drop(command);
@@ -200,7 +206,9 @@ impl Process {
             buffer: vec![0; REPLY_BYTES],
             speaker: None,
         };
-        for (name, text) in [("fxgraph.block", API), ("fxgraph_runner", RUNNER)] {
+        for (name, text) in
+            [("fxgraph.block", API), ("fxgraph_gpu", GPU), ("fxgraph_runner", RUNNER)]
+        {
             process.sender.send(format!("{name}\n{text}").as_bytes(), &[])?;
         }
         // An empty packet would read as the end.

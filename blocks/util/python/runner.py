@@ -27,14 +27,17 @@ from dataclasses import MISSING, asdict, fields, is_dataclass, make_dataclass
 import numpy as np
 
 from fxgraph.block import DROP, Band, Block, Frame, Port, Range, live
+from fxgraph_gpu import PLACE_BYTES, Gpu, GpuFault
 
-# Kind, unused, slot of the input, slot of the output, flags; number of the job, timestamp, sequence, config_id.
+# Kind, unused, slot of the input, slot of the output, flags; number of the job, timestamp, sequence, config_id. On a GPU,
+# a handle and an offset follow for each new slot.
 JOB = struct.Struct("<BBHHHQQQQ")
 # Kind, unused, whether there is no frame, unused; number of the job, timestamp.
 DONE = struct.Struct("<BBHIQQ")
 NEW_INPUT, NEW_OUTPUT = 1, 2
 MESSAGE_BYTES, REPLY_BYTES = 1 << 16, 48 << 10
 MAX_TIMESTAMP = 1 << 62
+FILES_BYTES = socket.CMSG_LEN(2 * struct.calcsize("i"))  # of two descriptors
 F_SETSIG = 10
 
 
@@ -222,9 +225,9 @@ class Source:
         known = [f for f in traceback.extract_tb(cause.__traceback__)
                  if not f.filename.startswith("<fxgraph") and not f.filename.startswith("<frozen")]
         lines = traceback.format_list(known)
-        if not isinstance(cause, Refused):
+        if not isinstance(cause, (Refused, GpuFault)):
             lines += traceback.format_exception_only(type(cause), cause)
-        text = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, (Refused, GpuFault)) else f"{type(error).__name__}: {error}"
         if isinstance(cause, SystemExit):
             text += ": a block must not call `sys.exit`: raise an exception, or return DROP to hand on no frame"
         own = [f.lineno for f in known if f.filename == self.name]
@@ -242,10 +245,12 @@ class Channel:
     def __init__(self, sock):
         self.sock, self.fds = sock, []
 
-    def receive(self, fds):
-        """A job, or a message, with at most `fds` descriptors, which are kept in `self.fds`."""
-        data, self.fds, _, _ = socket.recv_fds(self.sock, MESSAGE_BYTES, fds)
-        if len(data) == JOB.size and data[0] == 70:
+    def receive(self, flags=0):
+        """A job, or a message, with at most two descriptors, which are kept in `self.fds`."""
+        # As `socket.recv_fds`, which takes several times as long.
+        data, files, _, _ = self.sock.recvmsg(MESSAGE_BYTES, FILES_BYTES, flags)
+        self.fds = [fd for _, _, data_of in files for (fd,) in struct.iter_unpack("i", data_of)] if files else []
+        if len(data) >= JOB.size and data[0] == 70:
             return data
         message = json.loads(data) if data else {"stop": True}
         if "long" in message:  # too long for a packet: in memory of its own
@@ -308,6 +313,7 @@ class Server:
         rule = getattr(block, "_validity_rule", None)  # that of a declaration; None for a class
         self.copies_validity, self.lends_validity = rule in (None, "same"), rule in (None, "units")
         self.read, self.written = {}, {}
+        self.gpu, self.places = None, b""  # the GPU; handles and offsets of new slots
         self.last = (0, 0)  # timestamps of the last input and output
 
     def memory(self, message, fd):
@@ -329,11 +335,18 @@ class Server:
             pair.append(pair[1] if self.lends_validity else pair[1].view())
             pair[3].flags.writeable = self.lends_validity
             self.validity.append(pair)
+        if message["probe"] is not None:
+            self.gpu = Gpu(message["jobs"], bytes(message["probe"]))
 
     def frame(self, table, slot, is_new, port, writable):
         if is_new:
             table[slot] = None  # unmaps the memory that had this slot before
-            frame = Frame(port, mapped(self.channel.fds.pop(0), writable), self.validity[0][0])
+            if self.gpu:
+                place, self.places = self.places[:PLACE_BYTES], self.places[PLACE_BYTES:]
+                base = self.gpu.array((writable, slot), place, port)
+            else:
+                base = mapped(self.channel.fds.pop(0), writable)
+            frame = Frame(port, base, self.validity[0][0])
             frame._validity = None
             table[slot] = (frame, frame.data)
         return table[slot]
@@ -349,6 +362,11 @@ class Server:
         result = self.block.work(frame)
         if result is None or result is DROP or out is None:
             return False
+        if self.gpu:
+            wanted = self.gpu.fill(out.data, result)
+            if wanted:
+                raise Refused(f"`work` must return {wanted}")
+            return True
         result = np.asarray(result)
         dtype, shape = out.port.array
         if result.shape != shape:
@@ -425,25 +443,62 @@ class Server:
         vars(self.block).update(values)
         self.block.updated(changed)
 
+    def answer(self):
+        """Answers the oldest frame once the GPU has finished it."""
+        self.channel.sock.send(self.gpu.finished())
+
+    def received(self):
+        """The next packet. Until it comes, frames that the GPU finishes are answered."""
+        while self.gpu and self.gpu.queued:
+            if self.gpu.has_finished():
+                self.answer()
+                continue
+            if len(self.gpu.queued) < len(self.validity):
+                try:
+                    return self.channel.receive(socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    pass
+            self.answer()
+        return self.channel.receive()
+
+    def is_settled(self):
+        """Waits until the GPU has finished everything, and answers its frames; whether it still works."""
+        if self.gpu:
+            try:
+                while self.gpu.queued:
+                    self.answer()
+                self.gpu.synchronise()
+            except GpuFault:
+                return False
+        return True
+
     def serve(self):
         """Serves the host until it says stop."""
         while True:
-            packet = self.channel.receive(2)
+            packet = self.received()
             is_job = type(packet) is bytes
             try:
                 if is_job:
-                    _, _, *job = JOB.unpack(packet)
+                    _, _, *job = JOB.unpack_from(packet)
+                    self.places = packet[JOB.size:]
                     dropped, timestamp = self.job(*job)
                 elif "set" in packet:
                     self.update(packet["set"])
                 elif "stop" in packet:
                     return
             except (Exception, SystemExit) as error:  # the host decides with `on_fault` whether the block goes on
-                where = "work" if is_job else "updated"
-                self.channel.send({"error": {"where": where, "ended": False, **self.source.describe(error)}})
+                where, ended = "work" if is_job else "updated", not self.is_settled()
+                self.channel.send({"error": {"where": where, "ended": ended, **self.source.describe(error)}})
+                if ended:
+                    sys.stderr.flush()
+                    os._exit(1)
             else:
                 if is_job:
-                    self.channel.sock.send(DONE.pack(68, 0, dropped, 0, job[3], timestamp))
+                    answer = DONE.pack(68, 0, dropped, 0, job[3], timestamp)
+                    if self.gpu:
+                        self.gpu.queue(job[3] % len(self.validity), answer)
+                    else:
+                        self.channel.sock.send(answer)
 
 
 def port_of(d):
@@ -454,7 +509,7 @@ def port_of(d):
 def main(sock):
     channel, where, source = Channel(sock), "start", Source("", None, "")
     try:
-        start = channel.receive(2)["start"]
+        start = channel.receive()["start"]
         source = Source(start["name"], start["directory"], start["text"])
         set_up(start, channel.fds[0])
         where = "import"
@@ -477,13 +532,14 @@ def main(sock):
                  "python": sys.version.split()[0], "numpy": np.__version__,
                  "output": None if output is None else {**asdict(output), "units": output.units, "bytes": output.nbytes}}
         channel.send({"hello": hello})
-        message = channel.receive(1)
+        message = channel.receive()
         if "memory" not in message:
             return
         server.memory(message["memory"], channel.fds[0])
         where = "start"
         block.start(inputs, output)
         channel.send({"ready": True})
+        where = "work"
         server.serve()
         where = "finish"
         block.finish()

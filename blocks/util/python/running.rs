@@ -2,7 +2,8 @@
 
 use super::ask::described;
 use super::fault::Fault;
-use super::memory::{Counts, JOBS};
+use super::gpu::Shown;
+use super::memory::{Counts, MAX_JOBS};
 use super::port::Described;
 use super::process::{Killer, Log, Packet, Process, START_LIMIT, Sender};
 use super::program::Program;
@@ -115,6 +116,8 @@ pub struct Start {
     /// Output that the process described when the plan was made.
     pub output: Option<Described>,
     pub timeout: Duration,
+    /// GPU of the block.
+    pub gpu: Option<Shown>,
     pub busy: Counted,
     pub wake: Waker,
     pub log: Log,
@@ -131,7 +134,7 @@ impl Running {
     pub fn start(start: Start, counts: &Counts) -> Result<Self, BlockError> {
         let shared = Arc::new(Shared {
             // Room for all reports of jobs, so that steady state does not allocate.
-            reports: Mutex::new(VecDeque::with_capacity(2 * JOBS + 2)),
+            reports: Mutex::new(VecDeque::with_capacity(2 * MAX_JOBS + 2)),
             starting: Mutex::new(None),
             owed: AtomicUsize::new(0),
             since: AtomicU64::new(0),
@@ -146,7 +149,12 @@ impl Running {
         let stopped = |error: std::io::Error| {
             BlockError::new("cannot start the thread of the process").because(error)
         };
-        let message = json!({"memory": {"jobs": JOBS, "stride": counts.stride(), "counters": counts.counters()}});
+        let message = json!({"memory": {
+            "jobs": counts.jobs(),
+            "stride": counts.stride(),
+            "counters": counts.counters(),
+            "probe": start.gpu.as_ref().map(|gpu| &gpu.probe[..]),
+        }});
         let memory = fcntl_dupfd_cloexec(SharedMemory::file(counts.memory()), 0);
         let memory = memory.map_err(|error| stopped(error.into()))?;
         let of_thread = Arc::clone(&shared);
@@ -243,7 +251,9 @@ fn ready(
     message: &Value,
     memory: OwnedFd,
 ) -> Result<Process, Fault> {
-    let mut process = Process::start(&start.program, &start.values, &start.inputs, start.log)?;
+    let Start { program, values, inputs, gpu, log, .. } = start;
+    let visible = gpu.as_ref().map(|gpu| gpu.visible.as_str());
+    let mut process = Process::start(&program, &values, &inputs, visible, log)?;
     let stopped = || Fault::System("the block was stopped".to_owned());
     match &mut *lock(&shared.killer) {
         End::Stopped => return Err(stopped()),

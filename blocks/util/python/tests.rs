@@ -426,7 +426,8 @@ fn process_that_cannot_run_is_not_hung() {
     let kind = block("def work(self, frame, out):\n    pass", json!({}));
     let program = super::program::Program::read(&kind).unwrap();
     let values = serde_json::Map::new();
-    let mut process = Process::start(&program, &values, &[port()], Box::new(|_, _| {})).unwrap();
+    let mut process =
+        Process::start(&program, &values, &[port()], None, Box::new(|_, _| {})).unwrap();
     let pid = process.killer().pid().unwrap();
     // As by a frozen virtual machine, for longer than the limit.
     kill_process(pid, Signal::STOP).unwrap();
@@ -609,4 +610,17 @@ fn descriptors_and_processes_are_gone_after_the_block() {
     // Tests beside this one have at most a few.
     assert!(memory() < before + 16, "{before} {}", memory());
     assert!(children() < children_before + 8);
+}
+
+#[test]
+fn process_answers_frames_in_gpu_memory_once_the_gpu_has_finished_them() {
+    let Some(python) = interpreter().filter(|_| has_numpy()) else { return };
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/util/python");
+    let tested = std::process::Command::new(python)
+        .args(["-B", "gpu_test.py", "../../../python/src/fxgraph/block.py", "gpu.py", "runner.py"])
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&tested.stderr);
+    assert!(tested.status.success() && tested.stdout == b"ok\n", "{said}");
 }

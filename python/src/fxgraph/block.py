@@ -10,7 +10,7 @@ A block is a dataclass that derives from `Block`. Its fields are the parameters;
             np.multiply(frame.data, self.factor, out=out.data)
 
 The program runs the block in a process of its own and lends it the frames in shared memory: `Frame.data` is a view of
-the memory of the flowgraph. This module needs NumPy only.
+the memory of the flowgraph. On a GPU, it is a `DeviceArray`. This module needs NumPy only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["DROP", "Band", "Block", "Drop", "Frame", "Port", "Range", "live"]
+__all__ = ["DROP", "Band", "Block", "DeviceArray", "Drop", "Frame", "Port", "Range", "live"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -171,6 +171,65 @@ class Port:
         return f"{self.dtype} " + "".join(f"[{name} {length}]" for name, length in self.axes)
 
 
+class DeviceArray:
+    """An array in the memory of a GPU, in C order.
+
+    ``cupy.asarray(x)``, ``numba.cuda.as_cuda_array(x)`` and ``torch.as_tensor(x, device="cuda")`` make arrays of it
+    without a copy. Code that launches kernels itself takes `address`.
+
+    Attributes
+    ----------
+    address : int
+        Address of the first element.
+    dtype : numpy.dtype
+        Type of the elements.
+    shape : tuple of int
+        Lengths of the axes.
+    """
+
+    __slots__ = ("__cuda_array_interface__", "address", "dtype", "shape")
+
+    def __init__(self, address: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self.address = address
+        self.dtype = dtype
+        self.shape = shape
+        # No stream: the GPU has finished all earlier work on this memory. PyTorch takes no read-only arrays.
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": dtype.str,
+            "data": (address, False),
+            "strides": None,
+            "stream": None,
+            "version": 3,
+        }
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        """Return the length of the first axis."""
+        return self.shape[0]
+
+    def __array__(self, *_: object, **__: object) -> Array:
+        """Raise an error: NumPy does not see the memory of a GPU."""
+        raise TypeError("`data` is in the memory of the GPU: use `cupy.asarray(frame.data)`, or run with `device: cpu`")
+
+    def __repr__(self) -> str:
+        return f"<DeviceArray {self.dtype} {self.shape} at {self.address:#x}>"
+
+
 class Frame:
     """One frame, lent until ``work`` returns: keep copies, not views.
 
@@ -178,8 +237,9 @@ class Frame:
     ----------
     port : Port
         Type of the frame.
-    data : numpy.ndarray
-        The payload, a view of shared memory. That of an input is read-only.
+    data : numpy.ndarray or DeviceArray
+        The payload, a view of shared memory. That of an input is read-only. On a GPU, it is a `DeviceArray`: do not write
+        to that of an input.
     validity : numpy.ndarray
         One count (uint32) per unit: 0 is missing, ``port.full`` is complete.
     timestamp : int
@@ -192,23 +252,24 @@ class Frame:
 
     __slots__ = ("_base", "_data", "_validity", "config_id", "port", "sequence", "timestamp")
 
-    def __init__(self, port: Port, base: Array, validity: Array) -> None:
+    def __init__(self, port: Port, base: Array | DeviceArray, validity: Array) -> None:
         dtype, shape = port.array
         self.port = port
         self._base = base
-        self._data: Array = base[: port.nbytes].view(dtype).reshape(shape)
+        # Annotated as an array, which it is unless the block has `device: cuda:N`.
+        self._data: Any = base if isinstance(base, DeviceArray) else base[: port.nbytes].view(dtype).reshape(shape)
         self._validity = validity
         self.timestamp = 0
         self.sequence = 0
         self.config_id = 0
 
     @property
-    def data(self) -> Array:
-        """The payload, a view of shared memory."""
+    def data(self) -> Any:
+        """The payload, a view of shared memory; on a GPU, a `DeviceArray`."""
         return self._data
 
     @data.setter
-    def data(self, value: Array) -> None:
+    def data(self, value: Any) -> None:
         # `out.data += 1` sets the same array again.
         if value is not self._data:
             raise AttributeError("`data` is memory of the flowgraph: fill it in place, `out.data[...] = x`")
