@@ -113,11 +113,13 @@ fn source_is_at_its_place_in_casa(is_tracked: bool) {
 }
 
 #[test]
+#[ignore = "installs CASA and images for a minute: .ci/full runs it"]
 fn casa_imports_uvfits_and_images_the_source_at_its_place() {
     source_is_at_its_place_in_casa(false);
 }
 
 #[test]
+#[ignore = "installs CASA and images for a minute: .ci/full runs it"]
 fn casa_imports_uvfits_of_a_tracked_phase_centre_and_images_the_source_at_its_place() {
     source_is_at_its_place_in_casa(true);
 }
