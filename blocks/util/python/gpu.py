@@ -1,4 +1,4 @@
-"""Frames in the memory of a GPU: the child's side of the kind `python` with `device: cuda:N`. See gpu.rs for the host's.
+"""Frames in GPU memory: the child's side of the kind `python` with `device: cuda:N`. See gpu.rs for the host's.
 
 The host hands over frames that its GPU has finished, and this process answers a frame when the GPU has finished it: so
 neither waits for an event of the other, and the death of one cannot block a stream of the other.
@@ -79,7 +79,7 @@ class Gpu:
             said = [(word.value or b"unknown").decode() for word in (text, name_of_error)]
             if name == "cuIpcOpenMemHandle_v2":
                 raise GpuFault(f"the process cannot open the GPU memory of the program ({said[0]}, {said[1]}): it needs "
-                               "CUDA IPC, which some containers and virtual machines lack; run the block with `device: cpu`")
+                               "CUDA IPC, which some containers and virtual machines lack; run it with `device: cpu`")
             raise GpuFault(f"the GPU failed: {said[0]} ({said[1]}, {name})")
 
     def event(self):
@@ -93,7 +93,8 @@ class Gpu:
         known = self.memory.get(handle)
         if known is None:
             address = _ADDRESS()
-            self.call("cuIpcOpenMemHandle_v2", ctypes.byref(address), Handle.from_buffer_copy(handle), LAZY_ENABLE_PEER_ACCESS)
+            opened = Handle.from_buffer_copy(handle)
+            self.call("cuIpcOpenMemHandle_v2", ctypes.byref(address), opened, LAZY_ENABLE_PEER_ACCESS)
             known = self.memory[handle] = [address.value, 0]
         known[1] += 1
         self.close(slot)

@@ -8,8 +8,8 @@ use fxgraph::cuda::{self, Device, DeviceArray, Exported, HANDLE_BYTES, IN_FLIGHT
 use fxgraph::{BlockError, Env, Frame, Ports};
 use std::sync::Arc;
 
-/// Bytes of frames whose copy takes as long as the way of an answer and of the next frame: 150 us at 4 TB/s. The GPU has
-/// that much queued.
+/// Bytes of frames whose copy takes as long as the way of an answer and of the next frame: 150 us at 4 TB/s. The GPU
+/// has that much queued.
 const QUEUED_BYTES: usize = 600 << 20;
 /// Size of the memory that the process opens at its start, to see that it can.
 const PROBE_BYTES: usize = 256;

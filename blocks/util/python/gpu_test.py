@@ -1,4 +1,7 @@
-"""Runs the runner with a CUDA driver that is written here: its memory is the host's. Arguments: block.py, gpu.py, runner.py."""
+"""Runs the runner with a CUDA driver that is written here: its memory is the host's.
+
+Arguments: block.py, gpu.py, runner.py.
+"""
 
 import ctypes
 import json
@@ -169,7 +172,8 @@ class Given:
     """An array that a block returns."""
 
     def __init__(self, **more):
-        self.__cuda_array_interface__ = {"shape": (4, 8), "typestr": "<f4", "data": (A + 512, False), "version": 2, **more}
+        given = {"shape": (4, 8), "typestr": "<f4", "data": (A + 512, False), "version": 2}
+        self.__cuda_array_interface__ = {**given, **more}
 
 
 # A returned array is copied if it fits, after the work on its stream.

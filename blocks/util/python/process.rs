@@ -1,8 +1,8 @@
 //! The process of a block: interpreter, socket, log, and its end.
 //!
 //! Host and process send packets over a pair of sockets, which keep their order: sources of the runner, messages in
-//! JSON, and 40 bytes for each frame, or more for one in GPU memory that is new to the process. The process dies with the host: it holds the reading end of a pipe, and the
-//! kernel kills its group when the writing end is gone.
+//! JSON, and 40 bytes for each frame, or more for one in GPU memory that is new to the process. The process dies with the
+//! host: it holds the reading end of a pipe, and the kernel kills its group when the writing end is gone.
 
 use super::fault::{Fault, Raised};
 use super::lines::Lines;

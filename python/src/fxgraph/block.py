@@ -224,7 +224,7 @@ class DeviceArray:
 
     def __array__(self, *_: object, **__: object) -> Array:
         """Raise an error: NumPy does not see the memory of a GPU."""
-        raise TypeError("`data` is in the memory of the GPU: use `cupy.asarray(frame.data)`, or run with `device: cpu`")
+        raise TypeError("`data` is in GPU memory: use `cupy.asarray(frame.data)`, or run the block with `device: cpu`")
 
     def __repr__(self) -> str:
         return f"<DeviceArray {self.dtype} {self.shape} at {self.address:#x}>"
@@ -238,8 +238,8 @@ class Frame:
     port : Port
         Type of the frame.
     data : numpy.ndarray or DeviceArray
-        The payload, a view of shared memory. That of an input is read-only. On a GPU, it is a `DeviceArray`: do not write
-        to that of an input.
+        The payload, a view of shared memory. That of an input is read-only. On a GPU, it is a `DeviceArray`: do not
+        write to that of an input.
     validity : numpy.ndarray
         One count (uint32) per unit: 0 is missing, ``port.full`` is complete.
     timestamp : int
