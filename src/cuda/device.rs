@@ -69,6 +69,9 @@ pub struct Device {
     replaced: Mutex<Vec<(Instant, String)>>,
     /// First fault after which the GPU cannot be used any more.
     fault: OnceLock<(String, SharedFault)>,
+    /// First kernel that exceeded its time limit, as text. The driver cannot end a kernel without the CUDA context, so
+    /// that nothing waits for the GPU any more, and what would wait is left to the end of the process.
+    stuck: OnceLock<String>,
     tuning: Mutex<Arc<Tuning>>,
 }
 
@@ -76,16 +79,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakes the blocks on a device that has failed, so that they detect the failure: after a fault, the driver runs no
-/// callbacks. Ends with the device.
+/// Wakes the blocks on a device that has failed, and those whose kernels exceed their time limits, so that they detect it:
+/// the driver runs no callbacks then. Ends with the device.
 fn watch(device: &Weak<Device>) {
     loop {
         std::thread::sleep(WATCH_PERIOD);
         let Some(device) = device.upgrade() else { return };
-        if device.bind().and_then(|()| device.free_bytes()).is_err() {
-            let statuses: Vec<_> =
-                lock(&device.statuses).iter().filter_map(Weak::upgrade).collect();
-            statuses.iter().for_each(|status| status.waker.wake());
+        let has_failed = device.bind().and_then(|()| device.free_bytes()).is_err();
+        let statuses: Vec<_> = lock(&device.statuses).iter().filter_map(Weak::upgrade).collect();
+        for status in statuses {
+            if let Some(why) = status.look(Instant::now()) {
+                device.stuck.get_or_init(|| format!("cuda:{} is stuck: {why}", device.ordinal));
+                status.waker.wake();
+            } else if has_failed {
+                status.waker.wake();
+            }
         }
     }
 }
@@ -113,6 +121,7 @@ impl Device {
             kernel_directory: Mutex::default(),
             replaced: Mutex::default(),
             fault: OnceLock::new(),
+            stuck: OnceLock::new(),
             tuning: Mutex::default(),
         });
         opened.push(Arc::downgrade(&device));
@@ -151,6 +160,11 @@ impl Device {
         self.properties.architecture()
     }
 
+    /// Returns an error if a kernel has exceeded its time limit: calls that wait for the device would wait for it.
+    pub fn reject_stuck(&self) -> Result<(), CudaError> {
+        self.stuck.get().map_or(Ok(()), |why| Err(CudaError::Stuck { why: why.clone() }))
+    }
+
     /// Selects this device for the following driver calls of the calling thread.
     pub(crate) fn bind(&self) -> Result<(), CudaError> {
         SELECTED.set(Some(self.ordinal));
@@ -173,6 +187,7 @@ impl Device {
     /// Waits until the device has finished all work. For the start and end of a run, and for tests.
     pub fn synchronise(&self) -> Result<(), CudaError> {
         calls::count_wait();
+        self.reject_stuck()?;
         self.bind()?;
         result::ctx::synchronize().map_err(CudaError::driver("waiting for the GPU"))
     }
@@ -250,6 +265,15 @@ impl Device {
             (text, SharedFault { of, block })
         });
         BlockError::new(text).because(error).shared(fault.clone())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if self.reject_stuck().is_err() {
+            // To destroy the context, the driver waits for all kernels.
+            std::mem::forget(Arc::clone(&self.context));
+        }
     }
 }
 

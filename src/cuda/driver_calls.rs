@@ -10,6 +10,7 @@ use fxgraph_core::error::BlockError;
 use fxgraph_core::kind::{Env, Waker};
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Size in bytes of the copies that warm up the streams before the first frame.
 const WARM_UP_BYTES: usize = 1 << 20;
@@ -92,6 +93,12 @@ pub trait Driver {
 
     /// Converts a failure of the device to an error for the user.
     fn fault(&self, error: CudaError) -> BlockError;
+
+    /// Returns an error if a job of the CUDA pipeline has exceeded its time limit.
+    fn reject_overdue(&self) -> Result<(), CudaError>;
+
+    /// Whether a kernel on the device, of any block, has exceeded its time limit: the device must not be waited for.
+    fn is_stuck(&self) -> bool;
 }
 
 /// A CUDA stream; its owner selects the device before dropping the stream.
@@ -221,6 +228,11 @@ impl Cuda {
         Ok(())
     }
 
+    /// See [`Pipeline::set_deadline`](super::Pipeline::set_deadline).
+    pub(super) fn set_deadline(&self, kernel: &str, limit: Duration) {
+        self.status.set_deadline(kernel, limit);
+    }
+
     /// Returns the device.
     pub(super) fn device(&self) -> &Arc<Device> {
         &self.device
@@ -301,7 +313,7 @@ impl Driver for Cuda {
     fn call_back(&self, queue: Queue) -> Result<(), CudaError> {
         let argument = (&raw const *self.waker).cast_mut().cast::<c_void>();
         // SAFETY: the callback's argument lives as long as the CUDA pipeline, which waits for its streams
-        // before it is dropped.
+        // before it is dropped, or for ever if the device is stuck.
         unsafe { result::stream::launch_host_function(self.stream(queue), wake, argument) }
             .map_err(CudaError::driver("queueing work"))
     }
@@ -329,6 +341,24 @@ impl Driver for Cuda {
 
     fn fault(&self, error: CudaError) -> BlockError {
         self.device.fault(error)
+    }
+
+    fn reject_overdue(&self) -> Result<(), CudaError> {
+        let why = self.status.overdue();
+        why.map_or(Ok(()), |why| Err(CudaError::Stuck { why: why.to_owned() }))
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.device.reject_stuck().is_err()
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        if self.is_stuck() {
+            // Nothing has waited for the streams: their callbacks may come later.
+            std::mem::forget(std::mem::take(&mut self.waker));
+        }
     }
 }
 

@@ -66,6 +66,12 @@ pub enum CudaError {
         /// Error name of the driver.
         name: String,
     },
+    /// A kernel has exceeded its time limit and may never end: calls that wait for the GPU would wait for it.
+    #[error("{why}; restart the process")]
+    Stuck {
+        /// The GPU, the kernel and its time limit.
+        why: String,
+    },
     /// A call of a library of the CUDA toolkit failed.
     #[error("{what} failed: {reason}")]
     Library {

@@ -80,6 +80,7 @@ impl Program {
         let (source, headers) = self.sources();
         let architecture = self.device.architecture();
         let cubin = compile_cached(&source, &headers, &architecture, &self.defines)?;
+        self.device.reject_stuck()?;
         self.device.bind()?;
         // SAFETY: the driver copies the image, which is whole.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
@@ -147,7 +148,8 @@ fn edited(directory: &Path, source: &Source) -> Source {
 impl Drop for Program {
     fn drop(&mut self) {
         let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if self.device.bind().is_ok() {
+        // To unload a module, the driver waits for all kernels.
+        if self.device.reject_stuck().is_ok() && self.device.bind().is_ok() {
             for Module(module) in modules.drain(..) {
                 // SAFETY: kernels keep their program, and CUDA pipelines wait for their work before they are dropped.
                 let _ = unsafe { result::module::unload(module) };

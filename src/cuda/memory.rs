@@ -68,6 +68,7 @@ pub(super) struct Allocation {
 
 impl Allocation {
     pub fn new(device: &Arc<Device>, bytes: usize) -> Result<Self, CudaError> {
+        device.reject_stuck()?;
         device.bind()?;
         calls::count_allocation();
         let failed = CudaError::driver("allocating GPU memory");
@@ -87,7 +88,8 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         match &self.owner {
             Owner::Device(device) => {
-                if device.bind().is_ok() {
+                // To free memory, the driver waits for all kernels.
+                if device.reject_stuck().is_ok() && device.bind().is_ok() {
                     // SAFETY: only freed here. After a fault the driver has freed it, and returns an error.
                     let _ = unsafe { result::free_sync(self.address) };
                 }
@@ -239,6 +241,7 @@ unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
     pub(super) fn new(device: &Arc<Device>, bytes: usize) -> Result<Self, CudaError> {
+        device.reject_stuck()?;
         device.bind()?;
         calls::count_allocation();
         // Accessible to all devices at the host's address; not write-combined, because the host reads it.
@@ -278,7 +281,8 @@ impl Drop for HostMemory {
     fn drop(&mut self) {
         match &self.owner {
             Owner::Device(device) => {
-                if device.bind().is_ok() {
+                // To free memory, the driver waits for all kernels.
+                if device.reject_stuck().is_ok() && device.bind().is_ok() {
                     // SAFETY: only freed here.
                     let _ = unsafe { result::free_host(self.memory.cast::<c_void>()) };
                 }

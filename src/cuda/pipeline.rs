@@ -22,6 +22,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// The part of a job that is queued next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +104,13 @@ impl<J> Pipeline<J> {
     #[must_use]
     pub fn device(&self) -> &Arc<Device> {
         self.driver.device()
+    }
+
+    /// Sets the time limit for the kernels of a job. After it, [`done`](Self::done) returns an error that names them, such
+    /// as "the kernel `gain`", and neither this CUDA pipeline nor a later one waits for the device: a kernel ends only with
+    /// the CUDA context. Only the first call has an effect.
+    pub fn set_deadline(&self, kernel: &str, limit: Duration) {
+        self.driver.set_deadline(kernel, limit);
     }
 
     /// Returns the stream for launches, between [`begin`](Self::begin) and [`submit`](Self::submit).
@@ -306,7 +314,7 @@ impl<J, D: Driver> Pipeline<J, D> {
         self.driver.bind()?;
         let has_ended = self.driver.has_passed(slot, Mark::Ended);
         if !has_ended.map_err(|error| self.driver.fault(error))? {
-            return Ok(None);
+            return self.driver.reject_overdue().map(|()| None).map_err(BlockError::from);
         }
         if has_work && let Some(nanoseconds) = self.driver.work_nanoseconds(slot) {
             self.device_nanoseconds.add(nanoseconds);
@@ -441,8 +449,12 @@ impl<J, D: Driver> Pipeline<J, D> {
         Ok(())
     }
 
-    /// Waits until all queued work is done, or returns the fault of the device.
+    /// Waits until all queued work is done, or returns the fault of the device. Does not wait for a device that is stuck: it
+    /// may go on to use the memory, which then stays allocated.
     fn wait(&self) -> Result<(), CudaError> {
+        if self.driver.is_stuck() {
+            return Ok(());
+        }
         let waited = self.driver.wait();
         self.progress.over.store(self.begun, Ordering::Release);
         waited

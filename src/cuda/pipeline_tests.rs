@@ -60,6 +60,8 @@ struct State {
     fails_after: Cell<Option<usize>>,
     /// The device has failed and runs no operation.
     has_failed: Cell<bool>,
+    /// A kernel has exceeded its time limit.
+    is_stuck: Cell<bool>,
 }
 
 /// A driver whose operations run in the test.
@@ -77,6 +79,7 @@ impl Fake {
             called_back: Cell::default(),
             fails_after: Cell::default(),
             has_failed: Cell::default(),
+            is_stuck: Cell::default(),
         }))
     }
 
@@ -208,6 +211,13 @@ impl Driver for Fake {
     }
     fn fault(&self, error: CudaError) -> BlockError {
         error.into()
+    }
+    fn reject_overdue(&self) -> Result<(), CudaError> {
+        let why = || CudaError::Stuck { why: "a kernel never ends".to_owned() };
+        if self.is_stuck() { Err(why()) } else { Ok(()) }
+    }
+    fn is_stuck(&self) -> bool {
+        self.0.is_stuck.get()
     }
 }
 
@@ -471,6 +481,20 @@ fn drop_after_an_error_waits_before_it_releases_frames() {
     drop(pipeline);
     assert!(fake.is_idle());
     assert_eq!(pool.available(), 2);
+}
+
+#[test]
+fn stuck_job_is_an_error_and_nothing_waits_for_it() {
+    let (mut pipeline, fake) = pipeline();
+    work_on(&mut pipeline, 10);
+    pipeline.submit().unwrap();
+    assert!(pipeline.done().unwrap().is_none(), "it runs");
+    fake.0.is_stuck.set(true);
+    let error = pipeline.done().unwrap_err();
+    assert_eq!(error.to_string(), "a kernel never ends; restart the process");
+    drop(pipeline);
+    assert!(!fake.take_log().contains(&Did::Wait));
+    assert!(!fake.is_idle(), "the work is still queued");
 }
 
 #[test]

@@ -11,9 +11,9 @@ use super::memory::HostMemory;
 use super::{CudaError, Device};
 use cudarc::driver::sys;
 use fxgraph_core::kind::Waker;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Number of jobs whose timestamps are stored, more than can be in flight.
 const REMEMBERED: usize = 8;
@@ -31,6 +31,17 @@ pub(super) struct Status {
     launches: AtomicBool,
     /// Timestamps of the frames of the last jobs.
     frames: [AtomicU64; REMEMBERED],
+    deadline: OnceLock<Deadline>,
+    /// Job whose kernels run, and the time at which it was seen first.
+    seen: Mutex<Option<(u32, Instant)>>,
+    /// Text of the job that has exceeded the time limit.
+    overdue: OnceLock<String>,
+}
+
+/// Time limit for a job, and its kernel.
+struct Deadline {
+    kernel: String,
+    limit: Duration,
 }
 
 impl Status {
@@ -46,7 +57,18 @@ impl Status {
         let frames = [const { AtomicU64::new(0) }; REMEMBERED];
         let begun = AtomicU32::new(0);
         let launches = AtomicBool::new(false);
-        Self { block: block.to_owned(), waker, worked, begun, launches, frames }
+        let (deadline, seen, overdue) = Default::default();
+        Self {
+            block: block.to_owned(),
+            waker,
+            worked,
+            begun,
+            launches,
+            frames,
+            deadline,
+            seen,
+            overdue,
+        }
     }
 
     pub(super) fn word(&self) -> *mut u32 {
@@ -80,17 +102,57 @@ impl Status {
         CudaError::check("queueing work", result)
     }
 
-    /// Returns the first job that has begun and whose kernels have not run.
-    pub fn at_work(&self) -> Option<AtWork> {
+    /// Sets the time limit for a job, whose kernel is called `kernel`. Only the first call has an effect.
+    pub fn set_deadline(&self, kernel: &str, limit: Duration) {
+        let _ = self.deadline.set(Deadline { kernel: kernel.to_owned(), limit });
+    }
+
+    /// Looks at the job at work. Returns the text of the one that has exceeded the time limit, if there is one.
+    pub fn look(&self, now: Instant) -> Option<&str> {
+        let deadline = self.deadline.get()?;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(number) = self.number_at_work() else {
+            *seen = None;
+            return self.overdue();
+        };
+        let known = seen.filter(|(known, _)| *known == number);
+        let (_, since) = *seen.insert(known.unwrap_or((number, now)));
+        if now.saturating_duration_since(since) >= deadline.limit {
+            self.overdue.get_or_init(|| {
+                let Deadline { kernel, limit } = deadline;
+                let (block, timestamp) = (&self.block, self.timestamp(number));
+                format!(
+                    "{kernel} of `{block}` must finish a frame within {} s, and has not finished the one with timestamp \
+                     {timestamp}",
+                    limit.as_secs_f64()
+                )
+            });
+        }
+        self.overdue()
+    }
+
+    /// Text of the job that has exceeded the time limit.
+    pub fn overdue(&self) -> Option<&str> {
+        self.overdue.get().map(String::as_str)
+    }
+
+    /// Number of the first job that has begun and whose kernels have not run.
+    fn number_at_work(&self) -> Option<u32> {
         // SAFETY: the word is in the memory; the device may write it at any time.
         let worked = unsafe { self.word().read_volatile() };
-        if worked == self.begun.load(Ordering::Relaxed) {
-            return None;
-        }
-        let number = worked.wrapping_add(1);
-        let timestamp = self.frames[number as usize % REMEMBERED].load(Ordering::Relaxed);
+        (worked != self.begun.load(Ordering::Relaxed)).then(|| worked.wrapping_add(1))
+    }
+
+    fn timestamp(&self, number: u32) -> u64 {
+        self.frames[number as usize % REMEMBERED].load(Ordering::Relaxed)
+    }
+
+    /// Returns the first job that has begun and whose kernels have not run.
+    pub fn at_work(&self) -> Option<AtWork> {
+        let timestamp = self.timestamp(self.number_at_work()?);
         let launches = self.launches.load(Ordering::Relaxed);
-        Some(AtWork { block: self.block.clone(), timestamp, launches })
+        let kernel = self.deadline.get().map(|deadline| deadline.kernel.clone());
+        Some(AtWork { block: self.block.clone(), timestamp, launches, kernel })
     }
 }
 
@@ -102,6 +164,8 @@ pub(super) struct AtWork {
     pub timestamp: u64,
     /// Whether it has kernels.
     pub launches: bool,
+    /// Its kernel, if the block has told it.
+    pub kernel: Option<String>,
 }
 
 /// Number of blocks and sources that a fault names.
@@ -120,9 +184,11 @@ pub(super) fn text(
     let jobs: Vec<&AtWork> = jobs.iter().filter(|job| job.launches || !has_kernels).collect();
     let (mut text, block) = match jobs[..] {
         [] => (format!("{device} failed"), None),
-        [AtWork { block, timestamp, .. }] => {
+        [AtWork { block, timestamp, kernel, .. }] => {
             let frame = format!("on the frame with timestamp {timestamp}");
-            (format!("{device} failed during a job of `{block}` {frame}"), Some(block.clone()))
+            let kernel = kernel.as_ref().map_or(String::new(), |kernel| format!("{kernel} of "));
+            let text = format!("{device} failed during a job of {kernel}`{block}` {frame}");
+            (text, Some(block.clone()))
         }
         _ => {
             let names = listed(jobs.iter().map(|job| job.block.as_str()));
@@ -149,7 +215,7 @@ mod tests {
     use super::*;
 
     fn job(block: &str, launches: bool) -> AtWork {
-        AtWork { block: block.to_owned(), timestamp: 7, launches }
+        AtWork { block: block.to_owned(), timestamp: 7, launches, kernel: None }
     }
 
     #[test]
@@ -165,6 +231,40 @@ mod tests {
         assert!(said.ends_with("a job of `pol0>cuda:0` on the frame with timestamp 7"), "{said}");
         assert!(block.is_some());
         assert_eq!(text("cuda:1", &[], &[], Duration::ZERO), ("cuda:1 failed".to_owned(), None));
+    }
+
+    #[test]
+    fn text_names_the_kernel_of_a_file() {
+        let jobs =
+            [AtWork { kernel: Some("the kernel `gain` (gain.cu)".to_owned()), ..job("b", true) }];
+        let (said, _) = text("cuda:0", &jobs, &[], Duration::ZERO);
+        let expected = "cuda:0 failed during a job of the kernel `gain` (gain.cu) of `b` on the frame with timestamp 7";
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn job_is_overdue_once_it_alone_has_taken_the_limit() {
+        let status =
+            Status::with_word(HostMemory::on_heap(size_of::<u32>()), "b", Waker::default());
+        let began = Instant::now();
+        let after = |seconds| began + Duration::from_secs(seconds);
+        status.begin(1, 100);
+        assert_eq!(status.look(after(0)).or(status.look(after(99))), None, "without a limit");
+        status.set_deadline("the kernel `k`", Duration::from_secs(10));
+        assert_eq!(status.look(after(100)), None);
+        assert_eq!(status.look(after(109)), None);
+        // The next job has a time of its own, and a pause counts for none.
+        status.begin(2, 200);
+        // SAFETY: no device writes the word.
+        unsafe { status.word().write_volatile(1) };
+        assert_eq!(status.look(after(111)), None);
+        status.over(2);
+        assert_eq!(status.look(after(130)), None);
+        status.begin(3, 300);
+        assert_eq!(status.look(after(140)), None);
+        let why = "the kernel `k` of `b` must finish a frame within 10 s, and has not finished the one with timestamp 300";
+        assert_eq!(status.look(after(150)), Some(why));
+        assert_eq!(status.overdue(), Some(why));
     }
 
     #[test]
