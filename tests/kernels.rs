@@ -87,13 +87,13 @@ fn example_kernels_in_files_compile_and_errors_name_the_line() {
     let good = std::fs::read_to_string(&file).unwrap();
     for (from, to, message) in [
         ("fx.gain *", "fx.gian *", "gain.cu:9: class \"Fx\" has no member \"gian\""),
-        ("void gain(Fx", "void other(Fx", "gain.cu: the file must have the kernel `gain`"),
+        ("void gain(Fx", "void other(Fx", "gain.cu:7: the file must have the kernel `gain`"),
         (
             "*/\n",
             "*/\n#include \"none.cuh\"\n",
             "gain.cu:7: `#include` must name a header of fxgraph, got `none.cuh`",
         ),
-        ("gain(Fx fx)", "gain(Fx fx, int more)", "gain.cu: the file must have the kernel `gain`"),
+        ("gain(Fx fx)", "gain(Fx fx, int more)", "gain.cu:7: the file must have the kernel `gain`"),
         ("[256]", "[0]", "gain.cu:5: `0` must be an integer from 1 to 1024, got 0"),
     ] {
         std::fs::write(&file, good.replace(from, to)).unwrap();

@@ -13,6 +13,7 @@ mod files;
 mod fleet;
 mod formats;
 mod frb;
+mod hostile_kernels;
 mod kernels;
 mod ladder;
 mod manual;

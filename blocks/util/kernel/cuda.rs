@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // launches on memory that the job and the block own
 
 use super::declaration::Validity;
+use super::file::KernelFile;
 use super::layout::Layout;
 use super::prelude::{HEAD, Member, members};
 use super::{Kernel, counted};
@@ -9,13 +10,13 @@ use crate::common::gpu::Table;
 use crate::util::python::Scheduled;
 use fxgraph::changes::Change;
 use fxgraph::cuda::{
-    Arg, Device, DeviceArray, GpuJob, GpuMap, Grid, Kernel as Compiled, Needs, Program,
+    Arg, DeviceArray, Frames, GpuJob, GpuMap, Grid, Kernel as Compiled, Needs, Pipeline, Program,
     ProgramSource,
 };
 use fxgraph::{BlockError, Configured, Counter, Env, Header};
 use fxgraph_kernels::HEADERS;
 use serde_json::{Map, Value};
-use std::sync::Arc;
+use std::time::Duration;
 
 /// The running block.
 pub struct Cuda {
@@ -49,9 +50,12 @@ impl Cuda {
     pub fn new(
         block: &Configured<Kernel>,
         env: &Env,
-        device: &Arc<Device>,
+        pipeline: &Pipeline<Frames>,
     ) -> Result<Self, BlockError> {
-        let layout = &block.shape;
+        let (layout, device) = (&block.shape, pipeline.device());
+        let limit = Duration::from_secs_f64(block.parameters.deadline_seconds);
+        let KernelFile { kernel, name, .. } = &layout.file;
+        pipeline.set_deadline(&format!("the kernel `{kernel}` ({name})"), limit);
         let (input, output) = (&block.ports.inputs[0], &block.ports.outputs[0]);
         let program = ProgramSource {
             source: layout.source.clone(),

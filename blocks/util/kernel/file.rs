@@ -46,7 +46,8 @@ impl KernelFile {
         let (name, parameter, text) = match (file, code) {
             (Some(file), None) => {
                 let text = text_of(file).map_err(|why| {
-                    vec![Rejection::parameter("file", format!("cannot read `{}`: {why}", &**file))]
+                    let message = format!("cannot read `{}`: {why}", &**file);
+                    vec![Rejection::parameter("file", message).help("name a text file in UTF-8")]
                 })?;
                 (file.to_string(), "file", text)
             }
@@ -66,6 +67,7 @@ impl KernelFile {
             }
         };
         let rejected = |problem| vec![rejection(parameter, &name, &text, problem)];
+        reject_zero_bytes(&text).map_err(rejected)?;
         let declared = Declared::read(&text).map_err(rejected)?;
         reject_includes(&text).map_err(rejected)?;
         let stem = if file.is_some() { stem(&name) } else { "kernel" };
@@ -135,6 +137,14 @@ fn reject_includes(text: &str) -> Result<(), Problem> {
     Err(problem.help("remove the line, also from a comment, or name a header such as `packed.cuh`"))
 }
 
+/// The error of the first zero byte, at which the compiler's text would end.
+fn reject_zero_bytes(text: &str) -> Result<(), Problem> {
+    let Some((before, _)) = text.split_once('\0') else { return Ok(()) };
+    let line = Some(before.matches('\n').count() + 1);
+    let problem = Problem::of_file("the file must be text, and has a zero byte");
+    Err(Problem { line, ..problem }.help("remove the zero byte"))
+}
+
 fn rejection(parameter: &'static str, name: &str, text: &str, problem: Problem) -> Rejection {
     let Problem { line, message, help } = problem;
     let at = line.map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"));
@@ -142,7 +152,8 @@ fn rejection(parameter: &'static str, name: &str, text: &str, problem: Problem) 
         Rejection::parameter(parameter, format!("{at}: {message}")).label("this kernel");
     let quoted = line.and_then(|line| text.lines().nth(line.checked_sub(1)?)).map(str::trim);
     let quoted = quoted.filter(|quoted| !quoted.is_empty());
-    let correct = line.zip(quoted).map(|(line, quoted)| format!("correct line {line}: `{quoted}`"));
+    let correct =
+        line.zip(quoted).map(|(line, quoted)| format!("correct line {line}: `{quoted:.120}`"));
     match help.or(correct) {
         Some(help) => rejection.help(help),
         None => rejection.help("correct the file"),

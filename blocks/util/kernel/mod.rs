@@ -47,6 +47,9 @@ pub struct Kernel {
     /// Parameters of the kernel; those that it declares as live may change while the block runs.
     #[param(default, live)]
     pub values: Values,
+    /// Time limit for the kernel on a GPU, for one frame. A kernel that exceeds it counts as one that never ends.
+    #[param(default = 10.0, range = 0.01..=3600.0, unit = "s")]
+    pub deadline_seconds: f64,
     /// Process of the reference.
     #[param(flatten)]
     pub interpreter: Interpreter,
@@ -70,7 +73,11 @@ fn check_reference(block: &Configured<Kernel>, _: Option<&Properties>) -> Vec<Re
     };
     let hello = python::hello(program, &block.shape.values, &block.ports.inputs);
     let rejections = hello.err().map(|fault| {
-        let rejection = fault.rejection(program);
+        let mut rejection = fault.rejection(program);
+        if rejection.at == At::Parameter("class") {
+            let help = format!("write `def {}(frame, out, fx):` into the reference", file.kernel);
+            rejection = rejection.help(help);
+        }
         // Other places are parameters of the kind `python`.
         match rejection.at {
             At::Parameter("python") | At::Value(_) => rejection,
@@ -110,7 +117,7 @@ impl KindSpec for Kernel {
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::<Self>::cpu(build_reference).check(check_reference),
         Implementation::<Self>::cuda("cuda", "the kernel", |block, env| {
-            GpuMapped::build(env, |pipeline| cuda::Cuda::new(block, env, pipeline.device()))
+            GpuMapped::build(env, |pipeline| cuda::Cuda::new(block, env, pipeline))
         })
         .suited(|parameters| Self { is_on_gpu: true, ..parameters })
         .check(compile::problems)

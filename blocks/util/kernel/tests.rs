@@ -1,6 +1,6 @@
 //! Tests of declarations, sizes and the reference. Those with an interpreter need NumPy.
 
-use super::compile::errors;
+use super::compile::{compiled, errors};
 use super::conformance::{FLAGGER, GAIN, SUM, TRANSPOSE};
 use super::declaration::Declared;
 use super::layout::Layout;
@@ -15,6 +15,7 @@ use fxgraph::{
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Port of 4 spectra of 8 channels in 2 heaps.
 fn port() -> PortType {
@@ -490,7 +491,7 @@ fn negative_sum_of_a_counter_is_an_error() {
     harness.end(0);
     // The process answers later.
     let next = |_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
         Harness::block_on(harness.run()).err()
     };
     let error = (0..3000).find_map(next).unwrap();
@@ -567,4 +568,17 @@ fn live_values_are_those_of_the_declaration() {
     let edited = Configured::new(edited, &[port()]).unwrap();
     assert_ne!(Kernel::content(&edited), Kernel::content(&running));
     assert!(live(&edited, &running).err().unwrap().to_string().contains("was edited"));
+}
+
+#[test]
+fn compiler_that_exceeds_its_limit_is_left_to_itself() {
+    if fxgraph::cuda::compiler_version().is_err() {
+        return;
+    }
+    let (layout, _) = layout(&declared(&format!("kernel: k\n{LAUNCH}"))).unwrap();
+    let late = compiled(&layout.source, "sm_80".to_owned(), Duration::ZERO);
+    let problem = late.err().unwrap();
+    assert_eq!(problem.message, "the file must compile within 0 s, and the compiler goes on");
+    let cubin = compiled(&layout.source, "sm_80".to_owned(), Duration::from_mins(2));
+    assert!(cubin.unwrap().is_ok());
 }
