@@ -341,3 +341,62 @@ fn watched_run_swaps_all_blocks_with_an_edited_file_at_one_timestamp() {
     let from = |factors: &[u32], factor| factors.iter().position(|known| *known == factor);
     assert_eq!([20, 30].map(|factor| from(&a, factor)), [2, 3].map(|factor| from(&b, factor)));
 }
+
+#[test]
+fn version_is_tried_in_a_process_of_its_own_before_it_meets_the_data() {
+    if !needs::python() {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    let program = Program::running(directory, &flowgraph(&["amplify"]), &[]);
+    let file = directory.join("gain.py");
+    let mut watch = Watch::start(&program, directory, &["--trial", "always", "--shadow", "0"]);
+    // A crash of the process is none of the flowgraph.
+    let crash = "import os, signal\n\n\ndef gain(frame, out, fx):\n    os.kill(os.getpid(), signal.SIGKILL)\n";
+    std::fs::write(&file, crash).unwrap();
+    let rejected = watch.next("rejected");
+    assert!(rejected["errors"][0].as_str().unwrap().contains("ended"), "{rejected}");
+    std::fs::write(&file, reference(2)).unwrap();
+    let tried = watch.next("tried");
+    assert_eq!(tried["reference"]["frames_compared"], 4, "{tried}");
+    assert_eq!(tried["reference"]["frames_different"], 0, "{tried}");
+    watch.next("swapped");
+    wait_for_factor(directory, "amplify", 2);
+
+    // Another client ends the shadow of a watch, which goes on.
+    watch.end();
+    let mut watch = Watch::start(&program, directory, &["--shadow", "1000000"]);
+    std::fs::write(&file, reference(3)).unwrap();
+    watch.next("checked");
+    let began = Instant::now();
+    let shadow = "/api/v1/blocks/amplify/shadow";
+    while http::request(program.address, "DELETE", shadow, &[], &[]).status != 200 {
+        assert!(began.elapsed() < LIMIT, "no shadow");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let rejected = watch.next("rejected");
+    let error = rejected["errors"][0].as_str().unwrap();
+    assert!(error.starts_with("another client has ended the shadow"), "{rejected}");
+    watch.end();
+    stop(program);
+    let factors = factors(directory, "amplify");
+    assert_eq!(factors.into_iter().collect::<BTreeSet<_>>(), BTreeSet::from([1, 2]));
+}
+
+#[test]
+fn watched_run_sees_an_edit_between_its_load_and_its_start() {
+    if !needs::python() {
+        return;
+    }
+    let directory = directory();
+    let directory = directory.path();
+    // The reference, which is imported during the load, is the editor.
+    let edit = format!("open({:?}, 'w').write({:?})\n", directory.join("gain.py"), reference(2));
+    std::fs::write(directory.join("gain.py"), edit + &reference(1)).unwrap();
+    let mut program = Program::running(directory, &flowgraph(&["amplify"]), &["--watch"]);
+    program.until("changed 1 block from timestamp ");
+    wait_for_factor(directory, "amplify", 2);
+    stop(program);
+    assert!(factors(directory, "amplify").is_sorted());
+}

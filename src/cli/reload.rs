@@ -11,6 +11,7 @@ use crate::terminal::Terminal;
 use fxgraph::Control;
 use fxgraph::control::{Applied, Step, Update, UpdateError, Updated};
 use fxgraph::diagnostic::{Severity, Sources, render_all};
+use fxgraph::files::read_regular;
 use fxgraph::flowgraph::Plan;
 use fxgraph::runtime::{EventKind, with_causes};
 use fxgraph_api::changes::UpdateInfo;
@@ -27,6 +28,8 @@ const TICK: Duration = Duration::from_millis(100);
 const LOOK: u32 = 5;
 /// Number of times that edited code is read, if clients change the flowgraph meanwhile.
 const READS: usize = 5;
+/// Largest flowgraph file that is compared with what was loaded.
+const MOST_BYTES: u64 = 64 << 20;
 /// Help for an update that is not possible while frames flow.
 const RESTART: &str =
     "start the program again, or use `fxgraph apply FILE --restart` (with `run --listen`)";
@@ -50,6 +53,8 @@ impl Reload {
         terminal: &Terminal,
     ) -> Self {
         let mut files = Files::new(paths(target, sources), edits::stamp);
+        // An edit since the start is applied at the first look.
+        let mut is_old = watches && !are_current(sources);
         let mut code = watches.then(|| Code::of(control));
         let (stop, stopped) = mpsc::channel();
         let source =
@@ -60,7 +65,7 @@ impl Reload {
             while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 ticks += 1;
                 let looks = watches && ticks % LOOK == 0;
-                let is_changed = looks && files.are_edited();
+                let is_changed = looks && (files.are_edited() || std::mem::take(&mut is_old));
                 if signals.take_reload() || is_changed {
                     source.apply(&mut files);
                 }
@@ -100,6 +105,16 @@ pub fn paths(target: &Target, sources: &Sources) -> Vec<PathBuf> {
     let paths: Vec<PathBuf> = sources.iter().map(|source| source.path.clone()).collect();
     // A file that cannot be read is no source.
     if paths.is_empty() { vec![target.file.clone()] } else { paths }
+}
+
+/// Whether the files have the texts that were loaded.
+fn are_current(sources: &Sources) -> bool {
+    let is_same = |path: &Path, text: &str| {
+        let now = read_regular(path, MOST_BYTES).ok();
+        // A file that is being replaced is seen by its stamp.
+        now.is_none_or(|now| String::from_utf8_lossy(&now).trim_start_matches('\u{feff}') == text)
+    };
+    sources.iter().all(|source| is_same(&source.path, &source.text))
 }
 
 /// The flowgraph file, and the run that it is applied to.
@@ -171,7 +186,8 @@ impl Source {
     /// Swaps the blocks whose files were edited, all at one timestamp, and says what has become of that.
     fn swap_edited(&self, code: &mut Code) {
         code.follow(&self.control);
-        if !code.files.are_edited() {
+        let is_first = std::mem::take(&mut code.is_first) && !code.files.paths().is_empty();
+        if !code.files.are_edited() && !is_first {
             return;
         }
         let edited: Vec<String> =
@@ -228,13 +244,16 @@ impl Source {
 struct Code {
     plan: Arc<Plan>,
     files: Files,
+    /// Whether nobody has looked yet. The files may have been edited since the flowgraph was loaded, so that the first look
+    /// reads them, and compares them with what was loaded.
+    is_first: bool,
 }
 
 impl Code {
     fn of(control: &Control) -> Self {
         let plan = control.plan();
         let files = Files::new(content_files(&plan), edits::content);
-        Self { plan, files }
+        Self { plan, files, is_first: true }
     }
 
     /// Looks at the files of the flowgraph as it is now: clients may have swapped blocks.

@@ -23,6 +23,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
 use std::time::Duration;
 use stream::Stream;
 use ureq::http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
@@ -34,6 +35,10 @@ const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_mins(1);
 /// Longest time without a byte of a response; the server sends something every 15 s, also on a stream without events.
 const SILENCE: Duration = Duration::from_mins(1);
+/// Number of connections without a server after which it counts as gone, and time between two of them: a supervisor may be
+/// starting it again.
+const ATTEMPTS: u32 = 5;
+const BETWEEN: Duration = Duration::from_millis(200);
 /// Largest file with a token or with certificates.
 const FILE_BYTES: u64 = 4 << 20;
 /// Largest JSON response.
@@ -145,6 +150,29 @@ impl Client {
         read(self.answer(Method::GET, path, None)?, path)
     }
 
+    /// Like [`Self::get`]; `None` if the server has not answered in time.
+    pub fn get_in_time<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Failure> {
+        match self.attempt(Method::GET, path, None) {
+            Err(Error::Timeout(_)) => Ok(None),
+            answer => {
+                let answer = answer.map_err(|error| self.unanswered(&error))?;
+                read(successful(answer)?, path).map(Some)
+            }
+        }
+    }
+
+    /// Whether no server is at the address any more: nothing accepts several connections, or each of them ends. A server that
+    /// answers late, or with an error, is there.
+    pub fn is_gone(&self) -> bool {
+        (0..ATTEMPTS).all(|attempt| {
+            if attempt > 0 {
+                sleep(BETWEEN);
+            }
+            let answer = self.attempt(Method::GET, "/api/v1/health", None);
+            answer.is_err_and(|error| has_no_listener(&error) || is_ended(&error))
+        })
+    }
+
     /// Like [`Self::get`]; `None` if the server rejects the token.
     pub fn get_if_allowed<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Failure> {
         let answer = self.response(Method::GET, path, None)?;
@@ -244,12 +272,21 @@ impl Client {
         path: &str,
         body: Option<(&str, String)>,
     ) -> Result<Response<Body>, Failure> {
+        self.attempt(method, path, body).map_err(|error| self.unanswered(&error))
+    }
+
+    fn attempt(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, String)>,
+    ) -> Result<Response<Body>, Error> {
         let is_repeatable = method == Method::GET;
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        let answer = match body {
+        match body {
             Some((media_type, body)) => request
                 .header("content-type", media_type)
                 .body(body)
@@ -264,8 +301,7 @@ impl Client {
                     (answer, _) => answer,
                 }
             }),
-        };
-        answer.map_err(|error| self.unanswered(&error))
+        }
     }
 
     fn lost(&self, error: &Error) -> Failure {
@@ -295,6 +331,14 @@ impl Client {
         };
         let what = format!("no flowgraph answers at {}: {reason}", self.url);
         Failure::failed(with_help(&what, help))
+    }
+}
+
+/// Whether nothing listens at the address.
+fn has_no_listener(error: &Error) -> bool {
+    match error {
+        Error::Io(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+        error => matches!(error, Error::ConnectionFailed),
     }
 }
 
@@ -381,6 +425,18 @@ mod tests {
         for bad in ["", ":", "ftp://host", "http://", "http://host/api", "http://a b"] {
             assert!(client(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn server_is_gone_if_nothing_listens_and_not_if_it_answers_late() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connection = Connection::to(&format!("http://{}", listener.local_addr().unwrap()));
+        let client = connection.client_within(Duration::from_millis(50)).unwrap();
+        assert!(!client.is_gone(), "it accepts, and does not answer");
+        assert_eq!(client.get_in_time::<Value>("/").unwrap(), None);
+        drop(listener);
+        assert!(client.is_gone());
+        assert!(client.get_in_time::<Value>("/").is_err());
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub fn start(client: &Client, block: &str, entry: &Value, stops: bool) -> Result
 }
 
 /// The results so far of the shadow of `block`, a [`ShadowInfo`].
-pub fn result(client: &Client, block: &str) -> Result<Value, Failure> {
+fn result(client: &Client, block: &str) -> Result<Value, Failure> {
     client.get(&path(block))
 }
 

@@ -117,6 +117,22 @@ pub fn check(client: &Client, block: &str, entry: &Value) -> Result<Value, Failu
     client.send(Method::PATCH, &path(block, "dry_run=true"), Some(entry))
 }
 
+/// Kinds of the events of a swap that was made, and of one that was not.
+pub const SWAPPED: &str = "swapped";
+pub const NOT_SWAPPED: [&str; 2] = ["not_swapped", "rolled_back"];
+
+/// Begins the swap of `block` for one with the changed keys in `entry`; the answer is a [`ChangeInfo`], which names the event
+/// after which its result comes if it goes on.
+pub fn begin(
+    client: &Client,
+    block: &str,
+    entry: &Value,
+    allow_stall: bool,
+) -> Result<Value, Failure> {
+    let path = path(block, &format!("may_hold_up={allow_stall}"));
+    client.send(Method::PATCH, &path, Some(entry))
+}
+
 /// Makes the swap of `block` for one with the changed keys in `entry`, and waits for its end; the answer is a [`ChangeInfo`].
 pub fn swap(
     client: &Client,
@@ -125,12 +141,10 @@ pub fn swap(
     allow_stall: bool,
     terminal: &Terminal,
 ) -> Result<Value, Failure> {
-    let path = path(block, &format!("may_hold_up={allow_stall}"));
-    let mut answer: Value = client.send(Method::PATCH, &path, Some(entry))?;
+    let mut answer = begin(client, block, entry, allow_stall)?;
     if let Some(since) = answer["goes_on_after_event"].as_u64() {
         terminal.note("the swap goes on until its first frames are checked");
-        let failed = ["not_swapped", "rolled_back"];
-        client.wait_for(since, Some(block), &["swapped"], &failed)?;
+        client.wait_for(since, Some(block), &[SWAPPED], &NOT_SWAPPED)?;
         answer["is_made"] = true.into();
     }
     Ok(answer)

@@ -2,6 +2,7 @@
 
 mod answer;
 mod report;
+mod trial;
 
 use super::{shadow, swap};
 use crate::client::{Client, Connection, in_path, typed, with_help};
@@ -15,10 +16,12 @@ use fxgraph_api::changes::ChangeInfo;
 use fxgraph_api::events::{EventInfo, EventList};
 use fxgraph_api::shadows::ShadowInfo;
 use report::{Report, Step};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use trial::{Trial, Verdict};
 
 /// Swaps a block of a running flowgraph whenever the file of its code is saved
 ///
@@ -40,6 +43,10 @@ pub struct Watch {
     #[arg(long, value_name = "FRAMES", default_value_t = 8)]
     shadow: u64,
 
+    /// When to try a version in a process of its own first, where a fault costs no flowgraph: `auto` means kernels on a GPU
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = When::Auto)]
+    trial: When,
+
     /// Swaps a version once you press Enter; any other word keeps the running version
     #[arg(long)]
     ask: bool,
@@ -56,14 +63,28 @@ pub struct Watch {
     connection: Connection,
 }
 
+/// When a version is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum When {
+    Auto,
+    Always,
+    Never,
+}
+
 /// Time between two looks at the files.
 const LOOK: Duration = Duration::from_millis(150);
+/// Time between two checks whether a trial has ended, and number of checks between two looks at the files.
+const CHECK: Duration = Duration::from_millis(10);
+const CHECKS: u32 = 15;
 /// Number of looks between two requests for events.
 const EVENTS: u32 = 5;
+/// Time after which a swap that waits for its first frames is left to itself.
+const SWAP: Duration = Duration::from_mins(1);
 /// Time without a compared frame after which a shadow ends.
 const SILENCE: Duration = Duration::from_secs(10);
 /// Events of a block that report what became of its code.
-const TOLD: [&str; 5] = ["fault", "skipped", "restarted", "rolled_back", "not_swapped"];
+const TOLD: [&str; 6] =
+    ["fault", "skipped", "restarted", "rolled_back", "not_swapped", swap::SWAPPED];
 
 impl Watch {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
@@ -83,7 +104,8 @@ impl Watch {
                 terminal.note(&format!("the program at {} has ended", session.client.url()));
                 Ok(())
             }
-            followed => followed,
+            Err(Left::Failed(failure)) => Err(failure),
+            _ => Ok(()),
         }
     }
 
@@ -183,7 +205,7 @@ impl From<Failure> for Left {
 
 impl Session<'_> {
     /// Takes each version that is saved, until the user ends the watch.
-    fn follow(&mut self) -> Result<(), Failure> {
+    fn follow(&mut self) -> Result<(), Left> {
         let mut looks = 0;
         let mut is_edited = true;
         loop {
@@ -195,12 +217,11 @@ impl Session<'_> {
                     Err(Left::Superseded) => {
                         self.report.step(&Step::new("superseded").text("by a newer version"))?;
                     }
-                    Err(Left::Interrupted) => return Ok(()),
-                    Err(Left::Failed(failure)) => return Err(failure),
+                    Err(left) => return Err(left),
                 }
             }
             if self.signals.wait(LOOK) {
-                return Ok(());
+                return Err(Left::Interrupted);
             }
             looks += 1;
             if looks % EVENTS == 0 {
@@ -222,12 +243,13 @@ impl Session<'_> {
         };
         if change.way == "nothing" {
             self.report.step(&Step::new("runs").took(began))?;
-            return Ok(self.look_where_the_block_does()?);
+            return self.look_where_the_block_does();
         }
         if let Some(why) = &change.restart_because {
             return self.reject(began, Failure::failed(format!("needs a restart: {why}")));
         }
         self.report.step(&Step::new("checked").took(began).details("change", json!(change)))?;
+        self.try_apart()?;
         // A block without outputs has nothing to compare.
         if self.options.shadow > 0 && change.way == "seamless" {
             self.compare()?;
@@ -249,7 +271,53 @@ impl Session<'_> {
     }
 
     fn has_ended(&self) -> bool {
-        self.client.get::<Value>("/api/v1/health").is_err()
+        self.client.is_gone()
+    }
+
+    /// The answer to `GET` of `path`, for which it waits while the program is busy.
+    fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Left> {
+        loop {
+            if let Some(answer) = self.client.get_in_time(path)? {
+                return Ok(answer);
+            }
+            self.report.step(&Step::new("waits").text("the program answers late"))?;
+            if self.signals.wait(LOOK) {
+                return Err(Left::Interrupted);
+            }
+        }
+    }
+
+    /// Tries the version in a process of its own, and reports its differences from the reference.
+    fn try_apart(&mut self) -> Result<(), Left> {
+        let page: BlockPage = self.get(&block_path(&self.options.block))?;
+        let is_on_gpu = page.summary.device.starts_with("cuda") && page.summary.kind == "kernel";
+        if self.options.trial == When::Never || self.options.trial == When::Auto && !is_on_gpu {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let mut trial = Trial::start(&page, &self.entry, self.files.paths())?;
+        let mut checks = 0;
+        let verdict = loop {
+            if let Some(verdict) = trial.verdict() {
+                break verdict;
+            }
+            if self.signals.wait(CHECK) {
+                return Err(Left::Interrupted);
+            }
+            checks += 1;
+            if checks % CHECKS == 0 && self.files.are_edited() {
+                return Err(Left::Superseded);
+            }
+        };
+        match verdict {
+            Verdict::Passed(difference) => {
+                Ok(self.report.tried(Step::new("tried").took(began), difference)?)
+            }
+            Verdict::NotTried(why) => {
+                Ok(self.report.step(&Step::new("not tried").took(began).text(&why))?)
+            }
+            Verdict::Failed(why) => self.reject(began, Failure::failed(why)),
+        }
     }
 
     /// Runs a shadow of the version, and reports its differences.
@@ -260,6 +328,11 @@ impl Session<'_> {
             return self.reject(began, failure);
         }
         let waited = self.wait_for_frames();
+        if matches!(waited, Ok(false)) {
+            let what = "another client has ended the shadow";
+            let help = "save the file again, or give `--shadow 0`";
+            return self.reject(began, Failure::failed(with_help(what, [help])));
+        }
         let ended = self.end_shadow();
         waited?;
         let ended: ShadowInfo = match ended {
@@ -284,18 +357,20 @@ impl Session<'_> {
         }
     }
 
-    /// Waits until the shadow has compared its frames, or no frame comes.
-    fn wait_for_frames(&mut self) -> Result<(), Left> {
+    /// Waits until the shadow has compared its frames, or no frame comes; false if the block has no shadow any more.
+    fn wait_for_frames(&mut self) -> Result<bool, Left> {
         let mut last = (0, Instant::now());
         loop {
             self.wait()?;
-            let info: ShadowInfo = typed(shadow::result(&self.client, &self.options.block)?)?;
+            let shadows: Vec<ShadowInfo> = self.get("/api/v1/shadows")?;
+            let own = shadows.into_iter().find(|shadow| shadow.block == self.options.block);
+            let Some(info) = own else { return Ok(false) };
             if info.frames_compared != last.0 {
                 last = (info.frames_compared, Instant::now());
             }
             let is_silent = last.1.elapsed() >= SILENCE;
             if info.frames_compared >= self.options.shadow || info.ended.is_some() || is_silent {
-                return Ok(());
+                return Ok(true);
             }
         }
     }
@@ -339,17 +414,12 @@ impl Session<'_> {
         }
         let Watch { block, allow_stall, .. } = self.options;
         let began = Instant::now();
-        let terminal = self.report.terminal();
-        let swapped = swap::swap(&self.client, block, &self.entry, *allow_stall, terminal);
-        let failure = match swapped {
-            Ok(change) => {
-                let change: ChangeInfo = typed(change)?;
-                let step = Step::new("swapped").took(began).text(&interruption(&change));
-                self.report.step(&step.details("change", json!(change)))?;
-                // Events of this swap.
-                self.events()?;
-                return Ok(self.look_where_the_block_does()?);
-            }
+        let begun = swap::begin(&self.client, block, &self.entry, *allow_stall);
+        let failure = match begun.and_then(typed::<ChangeInfo>) {
+            Ok(change) => match self.wait_for_swap(&change)? {
+                Ok(()) => return self.swapped(began, &change),
+                Err(failure) => failure,
+            },
             Err(failure) => failure,
         };
         if self.has_ended() {
@@ -364,17 +434,46 @@ impl Session<'_> {
         Err(Left::Rejected)
     }
 
+    fn swapped(&mut self, began: Instant, change: &ChangeInfo) -> Result<(), Left> {
+        let step = Step::new("swapped").took(began).text(&interruption(change));
+        self.report.step(&step.details("change", json!(change)))?;
+        // Events of this swap.
+        self.events()?;
+        self.look_where_the_block_does()
+    }
+
+    /// Waits for the result of a swap that goes on, but not longer than [`SWAP`]: without frames it has none.
+    fn wait_for_swap(&mut self, change: &ChangeInfo) -> Result<Result<(), Failure>, Left> {
+        let Some(since) = change.goes_on_after_event else { return Ok(Ok(())) };
+        let began = Instant::now();
+        while began.elapsed() < SWAP {
+            let list: EventList = self.get(&format!("/api/v1/events?since={since}"))?;
+            let events = list.events.into_iter();
+            let mut own = events.filter(|event| event.block.as_ref() == Some(&change.block));
+            let is_result = |kind: &str| kind == swap::SWAPPED || swap::NOT_SWAPPED.contains(&kind);
+            if let Some(event) = own.find(|event| is_result(&event.kind)) {
+                let is_made = event.kind == swap::SWAPPED;
+                return Ok(if is_made { Ok(()) } else { Err(Failure::failed(event.text)) });
+            }
+            if self.signals.wait(LOOK) {
+                return Err(Left::Interrupted);
+            }
+        }
+        let what = format!("no frame has come for {} s, and the swap goes on", SWAP.as_secs());
+        Ok(Err(Failure::failed(with_help(&what, ["its result is reported once frames flow"]))))
+    }
+
     /// Follows the files of the block that runs now: its code may name other ones.
-    fn look_where_the_block_does(&mut self) -> Result<(), Failure> {
-        let page: BlockPage = self.client.get(&block_path(&self.options.block))?;
+    fn look_where_the_block_does(&mut self) -> Result<(), Left> {
+        let page: BlockPage = self.get(&block_path(&self.options.block))?;
         self.files.follow(page.content_files.iter().map(PathBuf::from).collect());
         Ok(())
     }
 
     /// Returns the new events that report what became of the block's code.
-    fn events(&mut self) -> Result<Vec<EventInfo>, Failure> {
+    fn events(&mut self) -> Result<Vec<EventInfo>, Left> {
         let path = format!("/api/v1/events?since={}", self.since);
-        let list: EventList = self.client.get(&path)?;
+        let list: EventList = self.get(&path)?;
         self.since = list.last;
         let is_told = |event: &EventInfo| {
             event.block.as_ref() == Some(&self.options.block) && TOLD.contains(&event.kind.as_str())

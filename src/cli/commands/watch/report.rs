@@ -72,10 +72,6 @@ impl<'a> Report<'a> {
         Self { is_json, terminal, number: 0, identity: String::new() }
     }
 
-    pub fn terminal(&self) -> &'a Terminal {
-        self.terminal
-    }
-
     /// Says which files are watched.
     pub fn begins(&self, block: &str, files: &[PathBuf]) -> Result<(), Failure> {
         let here = current_dir().unwrap_or_default();
@@ -100,7 +96,8 @@ impl<'a> Report<'a> {
         }
         let paint = match step.name.as_str() {
             "runs" | "swapped" => Paint::Good,
-            "checked" | "compared" | "time" | "superseded" | "kept" => Paint::Bold,
+            "checked" | "tried" | "not tried" | "compared" | "time" | "superseded" | "kept"
+            | "waits" => Paint::Bold,
             _ => Paint::Bad,
         };
         let paint = |text: &str| self.terminal.paint(paint, text);
@@ -121,6 +118,25 @@ impl<'a> Report<'a> {
         let lines = errors.iter().flat_map(|error| error.lines());
         let lines: Vec<String> = lines.map(|line| format!("    {line}")).collect();
         self.terminal.results(&lines.join("\n"))
+    }
+
+    /// Writes the differences from the reference, if there is one, that a trial has found.
+    pub fn tried(&self, step: Step, difference: Option<Value>) -> Result<(), Failure> {
+        let Some(difference) = difference else {
+            return self.step(&step.text("in a process of its own, without a reference"));
+        };
+        let number = |key: &str| three_digits(difference[key].as_f64().unwrap_or(f64::INFINITY));
+        let frames = &difference["frames_compared"];
+        let text = match difference["frames_different"].as_u64() {
+            Some(0) => format!("{frames} frames are those of the reference"),
+            different => format!(
+                "{} of {frames} frames differ from the reference by {}, rms {}",
+                different.unwrap_or_default(),
+                number("max_difference"),
+                number("rms_difference")
+            ),
+        };
+        self.step(&step.text(&text).details("reference", difference))
     }
 
     /// Writes the differences and times of a shadow.
