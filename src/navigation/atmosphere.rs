@@ -24,6 +24,61 @@ impl AzEl {
     }
 }
 
+/// Ionosphere without a broadcast model: 5 ns at the zenith at night, as in each of Klobuchar's models, and 20 ns at 14:00
+/// local time, as often at middle latitudes.
+const NOMINAL: Klobuchar =
+    Klobuchar { alpha: [1.5e-8, 0.0, 0.0, 0.0], beta: [1.0e5, 0.0, 0.0, 0.0] };
+/// Delay that a nominal ionosphere leaves, as a part of its own.
+const UNKNOWN_PART: f64 = 1.0;
+/// Delay that a broadcast model leaves: it corrects about half of the rms (IS-GPS-200, 20.3.3.5.2.5).
+const BROADCAST_PART: f64 = 0.5;
+
+/// What is known of the delay of the ionosphere.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Ionosphere {
+    /// There is none, or its delay is left in the measurements.
+    #[default]
+    Absent,
+    /// No model was received: a nominal delay is expected, which may be wrong by its own size.
+    Unknown,
+    /// A broadcast model, which may be wrong by half of its delay.
+    Broadcast(Klobuchar),
+}
+
+impl Ionosphere {
+    fn model(&self) -> Option<(&Klobuchar, f64)> {
+        match self {
+            Self::Absent => None,
+            Self::Unknown => Some((&NOMINAL, UNKNOWN_PART)),
+            Self::Broadcast(model) => Some((model, BROADCAST_PART)),
+        }
+    }
+
+    /// Returns the expected delay on L1 in metres.
+    #[must_use]
+    pub fn delay_metres(&self, place: &Place, direction: AzEl, time: Time) -> f64 {
+        self.model().map_or(0.0, |(model, _)| model.delay_metres(place, direction, time))
+    }
+
+    /// Returns the expected delay of a satellite at the zenith, and its standard deviation, in metres.
+    #[must_use]
+    pub fn zenith_metres(&self, place: &Place, time: Time) -> [f64; 2] {
+        let up = AzEl { azimuth: 0.0, elevation: 0.5 * PI };
+        self.model().map_or([0.0; 2], |(model, part)| {
+            let delay = model.delay_metres(place, up, time);
+            [delay, part * delay]
+        })
+    }
+}
+
+impl AzEl {
+    /// Returns the delay of the ionosphere in this direction for one of 1 at the zenith (IS-GPS-200, figure 20-4).
+    #[must_use]
+    pub fn obliquity(self) -> f64 {
+        1.0 + 16.0 * (0.53 - self.elevation.max(0.0) / PI).powi(3)
+    }
+}
+
 impl Klobuchar {
     /// Returns the delay on L1 in metres, for codes; the carrier is advanced by the same distance (IS-GPS-200, figure 20-4).
     #[must_use]
@@ -44,13 +99,12 @@ impl Klobuchar {
         let amplitude = polynomial(&self.alpha).max(0.0);
         let period = polynomial(&self.beta).max(72_000.0);
         let phase = TAU * (local - 50_400.0) / period;
-        let slant = 1.0 + 16.0 * (0.53 - elevation).powi(3);
         let day = if phase.abs() < 1.57 {
             amplitude * (1.0 - phase.powi(2) / 2.0 + phase.powi(4) / 24.0)
         } else {
             0.0
         };
-        SPEED_OF_LIGHT * slant * (5e-9 + day)
+        SPEED_OF_LIGHT * direction.obliquity() * (5e-9 + day)
     }
 }
 

@@ -1,15 +1,20 @@
-//! Kalman filter of position, velocity and clock over epochs.
+//! Kalman filter of position, velocity, clock and delay of the ionosphere over epochs.
 
+use crate::atmosphere::Ionosphere;
 use crate::normal::{Matrix, Row, UNKNOWNS};
 use crate::orbit::SPEED_OF_LIGHT;
 use crate::solve::{Equation, Estimate, Measurement, Options, equations};
 use fxgraph_time::Time;
+use fxgraph_time::sky::Place;
 
 const POSITION: usize = 0;
 const VELOCITY: usize = 3;
 const CLOCK: usize = 6;
 const DRIFT: usize = 7;
 const GALILEO: usize = 8;
+const IONOSPHERE: usize = 9;
+/// Correlation time of the error of a model of the ionosphere, in seconds.
+const IONOSPHERE_SECONDS: f64 = 1800.0;
 /// Longest time over which the state is extrapolated, in seconds.
 const LONGEST_STEP: f64 = 30.0;
 /// Innovations beyond this number of standard deviations are not used.
@@ -44,6 +49,8 @@ pub struct Filter {
     state: Row,
     covariance: Matrix,
     time: Option<Time>,
+    /// Model to which the state's delay of the ionosphere is added.
+    ionosphere: Ionosphere,
     rejected: u32,
 }
 
@@ -56,6 +63,7 @@ impl Filter {
             state: [0.0; UNKNOWNS],
             covariance: [[0.0; UNKNOWNS]; UNKNOWNS],
             time: None,
+            ionosphere: Ionosphere::Absent,
             rejected: 0,
         }
     }
@@ -81,6 +89,7 @@ impl Filter {
             clock: self.state[CLOCK],
             drift: self.state[DRIFT],
             galileo: self.state[GALILEO],
+            ionosphere: self.state[IONOSPHERE],
         }
     }
 
@@ -98,7 +107,10 @@ impl Filter {
         self.state[DRIFT] = estimate.drift;
         self.state[GALILEO] = estimate.galileo;
         self.covariance = [[0.0; UNKNOWNS]; UNKNOWNS];
-        let deviations = [100.0, 100.0, 100.0, 10.0, 10.0, 10.0, 100.0, 10.0, 30.0_f64];
+        // The first update has the model of the ionosphere.
+        self.state[IONOSPHERE] = 0.0;
+        self.ionosphere = Ionosphere::Absent;
+        let deviations = [100.0, 100.0, 100.0, 10.0, 10.0, 10.0, 100.0, 10.0, 30.0, 0.0_f64];
         (0..UNKNOWNS).for_each(|n| self.covariance[n][n] = deviations[n].powi(2));
         self.time = Some(received);
         self.rejected = 0;
@@ -130,6 +142,36 @@ impl Filter {
         }
         // The offset of Galileo changes by a metre in hours.
         self.covariance[GALILEO][GALILEO] += 1e-4 * seconds;
+    }
+
+    /// Extrapolates the error of the model of the ionosphere by `seconds`. With another model the delay stays, and the new
+    /// model becomes a measurement of it.
+    fn predict_ionosphere(
+        &mut self,
+        correction: &mut Row,
+        seconds: f64,
+        received: Time,
+        model: Ionosphere,
+    ) {
+        let place = Place::from_itrf_metres(self.estimate().position);
+        let [zenith, deviation] = model.zenith_metres(&place, received);
+        let before = std::mem::replace(&mut self.ionosphere, model);
+        let is_first = before == Ionosphere::Absent || model == Ionosphere::Absent;
+        // A Gauss-Markov process: its variance stays that of the model.
+        let kept = if is_first { 0.0 } else { (-seconds / IONOSPHERE_SECONDS).exp() };
+        self.state[IONOSPHERE] *= kept;
+        for n in 0..UNKNOWNS {
+            self.covariance[IONOSPHERE][n] *= kept;
+            self.covariance[n][IONOSPHERE] *= kept;
+        }
+        self.covariance[IONOSPHERE][IONOSPHERE] += deviation.powi(2) * (1.0 - kept.powi(2));
+        if before != model && !is_first {
+            let [zenith_before, _] = before.zenith_metres(&place, received);
+            self.state[IONOSPHERE] += zenith_before - zenith;
+            let mut row: Row = [0.0; UNKNOWNS];
+            row[IONOSPHERE] = 1.0;
+            self.take(correction, &row, -self.state[IONOSPHERE], deviation.powi(2));
+        }
     }
 
     /// Takes a measurement `residual = row . correction` into the correction `x`; returns whether it passed the gate.
@@ -176,6 +218,7 @@ impl Filter {
         self.predict(seconds);
         self.time = Some(received);
         let mut correction: Row = [0.0; UNKNOWNS];
+        self.predict_ionosphere(&mut correction, seconds, received, options.ionosphere);
         let mut passed = 0;
         for equation in equations(received, measurements, options, &self.estimate()) {
             passed += usize::from(self.take_equation(&mut correction, &equation));
@@ -197,6 +240,7 @@ impl Filter {
         }
         row[CLOCK] = 1.0;
         row[GALILEO] = f64::from(u8::from(equation.is_galileo));
+        row[IONOSPHERE] = equation.obliquity;
         rate_row[DRIFT] = 1.0;
         let has_passed = self.take(correction, &row, equation.residual, equation.variance);
         if let Some((residual, variance)) = equation.rate.filter(|_| has_passed) {

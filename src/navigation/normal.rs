@@ -1,7 +1,7 @@
 //! Weighted least squares in few unknowns.
 
 /// Largest number of unknowns.
-pub const UNKNOWNS: usize = 9;
+pub const UNKNOWNS: usize = 10;
 /// A row of coefficients; those after the unknowns in use are ignored.
 pub type Row = [f64; UNKNOWNS];
 /// A symmetric matrix.

@@ -1,8 +1,8 @@
 //! Position, clock and velocity of a receiver from pseudoranges and Doppler shifts of one epoch: weighted least squares
 //! with a check of the residuals (RAIM).
 
-use crate::atmosphere::{AzEl, troposphere_metres};
-use crate::ephemeris::{Constellation, Ephemeris, Klobuchar, SatelliteId};
+use crate::atmosphere::{AzEl, Ionosphere, troposphere_metres};
+use crate::ephemeris::{Constellation, Ephemeris, SatelliteId};
 use crate::normal::{Matrix, Normal, Row, UNKNOWNS};
 use crate::orbit::{SPEED_OF_LIGHT, State, norm};
 use fxgraph_time::Time;
@@ -18,8 +18,10 @@ const STEPS: usize = 25;
 const LAST_STEP_METRES: f64 = 1e-4;
 /// Thermal noise of the code loop of L1 C/A at 0 dB Hz: a chip in metres times the root of half of a bandwidth of 1 Hz.
 const NOISE_METRES: f64 = 207.0;
-/// Multipath and errors of the atmosphere's model at the zenith.
+/// Multipath and errors of the troposphere's model at the zenith.
 const ZENITH_METRES: f64 = 0.5;
+/// Error of the ionosphere's delay that a satellite does not share with the others, as a part of the error at the zenith.
+const LOCAL_PART: f64 = 0.25;
 /// Noise of a range rate in m/s.
 const RATE_METRES_PER_SECOND: f64 = 0.1;
 
@@ -41,8 +43,8 @@ pub struct Measurement<'a> {
 pub struct Options {
     /// Satellites below this elevation, in radians, are not used.
     pub elevation_mask: f64,
-    /// Model of the ionosphere; without one its delay is not corrected.
-    pub klobuchar: Option<Klobuchar>,
+    /// Delay of the ionosphere. Its error at the zenith is an unknown of the solution.
+    pub ionosphere: Ionosphere,
     /// Whether the delay of the troposphere is corrected.
     pub has_troposphere: bool,
     /// Probability, in an epoch without a fault, that the residuals are reported as a fault.
@@ -56,7 +58,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             elevation_mask: 5.0_f64.to_radians(),
-            klobuchar: None,
+            ionosphere: Ionosphere::Absent,
             has_troposphere: true,
             false_alarm: 1e-5,
             time_uncertainty: 0.0,
@@ -117,6 +119,8 @@ pub struct Solution {
     /// Galileo minus GPS, in seconds: the offset of the clocks of the systems and delays in the receiver. 0 unless both
     /// are used.
     pub galileo_offset_seconds: f64,
+    /// Delay of the ionosphere at the zenith minus that of the model, in metres.
+    pub ionosphere_metres: f64,
     /// Velocity in metres per second along the axes of ITRF, and rate of the receiver's clock; if enough Doppler shifts
     /// are measured.
     pub velocity: Option<([f64; 3], f64)>,
@@ -162,6 +166,7 @@ impl Solution {
             clock: SPEED_OF_LIGHT * self.clock_seconds,
             drift: SPEED_OF_LIGHT * drift,
             galileo: SPEED_OF_LIGHT * self.galileo_offset_seconds,
+            ionosphere: self.ionosphere_metres,
         }
     }
 
@@ -220,24 +225,38 @@ impl Observed {
 
     /// Delay in the atmosphere in metres, as far as it is modelled.
     fn atmosphere(&self, place: &Place, options: &Options, received: Time) -> f64 {
-        let ionosphere = |model: Klobuchar| model.delay_metres(place, self.direction, received);
         let troposphere =
             if options.has_troposphere { troposphere_metres(place, self.direction) } else { 0.0 };
-        troposphere + options.klobuchar.map_or(0.0, ionosphere)
+        troposphere + options.ionosphere.delay_metres(place, self.direction, received)
     }
 
-    /// Variance of a range with the error of multipath and atmosphere, in m^2.
-    fn variance(&self) -> f64 {
+    /// Variance of a range with the error of multipath and atmosphere, in m^2; `zenith_error` is the standard deviation of
+    /// the ionosphere's delay at the zenith.
+    fn variance(&self, zenith_error: f64) -> f64 {
         let sine = self.direction.elevation.sin().max(0.1);
-        self.variance + (ZENITH_METRES / sine).powi(2)
+        let local = LOCAL_PART * zenith_error * self.direction.obliquity();
+        self.variance + (ZENITH_METRES / sine).powi(2) + local.powi(2)
     }
 }
 
-/// Unknowns: position, clock, then offset of Galileo and time of reception as far as they are unknown.
+/// Unknowns: position, clock, then offset of Galileo, error of the ionosphere at the zenith and time of reception as far as
+/// they are unknown.
 struct Unknowns {
     count: usize,
     galileo: Option<usize>,
+    ionosphere: Option<usize>,
     time: Option<usize>,
+}
+
+/// Estimate of the unknowns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Guess {
+    position: [f64; 3],
+    clock: f64,
+    galileo: f64,
+    ionosphere: f64,
+    /// Correction of the time of reception, in seconds.
+    time: f64,
 }
 
 const CLOCK: usize = 3;
@@ -247,11 +266,9 @@ struct Epoch<'a> {
     options: &'a Options,
     received: Time,
     observed: Vec<Observed>,
-    position: [f64; 3],
-    clock: f64,
-    galileo: f64,
-    /// Correction of the time of reception, in seconds.
-    time: f64,
+    guess: Guess,
+    /// A-priori standard deviation of the ionosphere's delay at the zenith, in metres.
+    zenith_error: f64,
 }
 
 impl Epoch<'_> {
@@ -260,53 +277,71 @@ impl Epoch<'_> {
         let used = || self.observed.iter().filter(|o| o.is_used());
         let has_both = used().any(is_galileo) && used().any(|o| !is_galileo(o));
         let galileo = has_both.then_some(CLOCK + 1);
-        let next = CLOCK + 1 + usize::from(has_both);
-        let time = (self.options.time_uncertainty > 0.0).then_some(next);
-        Unknowns { count: next + usize::from(time.is_some()), galileo, time }
+        let mut count = CLOCK + 1 + usize::from(has_both);
+        let mut next = |is_unknown: bool| {
+            count += usize::from(is_unknown);
+            is_unknown.then_some(count - 1)
+        };
+        let ionosphere = next(self.options.ionosphere != Ionosphere::Absent);
+        let time = next(self.options.time_uncertainty > 0.0);
+        Unknowns { count, galileo, ionosphere, time }
     }
 
     /// Equations at the present estimate, and the computed residuals; `weighted` by their variances, or all equal.
     fn equations(&mut self, unknowns: &Unknowns, weighted: bool) -> Normal {
         let mut normal = Normal::new(unknowns.count);
-        let is_near = NEAR_EARTH_METRES.contains(&norm(self.position));
-        let place = Place::from_itrf_metres(self.position);
+        let Guess { position, clock, galileo, ionosphere, time } = self.guess;
+        let is_near = NEAR_EARTH_METRES.contains(&norm(position));
+        let place = Place::from_itrf_metres(position);
+        // On the way from the centre of the Earth, any.
+        self.zenith_error = 1.0;
+        if is_near {
+            [_, self.zenith_error] = self.options.ionosphere.zenith_metres(&place, self.received);
+        }
         for o in &mut self.observed {
             // While the time of reception is corrected, the satellites move along their tangents.
             let moved = State {
-                position: std::array::from_fn(|n| {
-                    o.state.position[n] + o.state.velocity[n] * self.time
-                }),
+                position: std::array::from_fn(|n| o.state.position[n] + o.state.velocity[n] * time),
                 ..o.state
             };
-            let path = moved.path_to(self.position, [0.0; 3]);
-            let mut delay = 0.0;
+            let path = moved.path_to(position, [0.0; 3]);
+            let [mut delay, mut obliquity] = [0.0, 0.0];
             if is_near {
                 o.direction = AzEl::of(&place, path.towards);
                 delay = o.atmosphere(&place, self.options, self.received);
+                obliquity = o.direction.obliquity();
             }
             let mut row: Row = [0.0; UNKNOWNS];
             row[..CLOCK].iter_mut().zip(path.towards).for_each(|(to, part)| *to = -part);
             row[CLOCK] = 1.0;
-            let mut computed = path.range + self.clock + delay;
+            let mut computed = path.range + clock + delay;
             if let (Some(at), Constellation::Galileo) =
                 (unknowns.galileo, o.satellite.constellation)
             {
                 row[at] = 1.0;
-                computed += self.galileo;
+                computed += galileo;
+            }
+            if let Some(at) = unknowns.ionosphere {
+                row[at] = obliquity;
+                computed += obliquity * ionosphere;
             }
             if let Some(at) = unknowns.time {
                 row[at] = path.range_rate;
             }
             o.residual = o.range - computed;
             if o.is_used() {
-                normal.add(&row, o.residual, if weighted { o.variance().recip() } else { 1.0 });
+                let weight = if weighted { o.variance(self.zenith_error).recip() } else { 1.0 };
+                normal.add(&row, o.residual, weight);
             }
         }
-        if let Some(at) = unknowns.time {
+        let mut add_prior = |at: Option<usize>, value: f64, deviation: f64| {
+            let Some(at) = at else { return };
             let mut row: Row = [0.0; UNKNOWNS];
             row[at] = 1.0;
-            normal.add(&row, -self.time, self.options.time_uncertainty.powi(-2));
-        }
+            normal.add(&row, -value, deviation.powi(-2));
+        };
+        add_prior(unknowns.ionosphere, ionosphere, self.zenith_error);
+        add_prior(unknowns.time, time, self.options.time_uncertainty);
         normal
     }
 
@@ -317,20 +352,24 @@ impl Epoch<'_> {
     /// Iterates to the solution; returns its covariance.
     fn iterate(&mut self) -> Result<Matrix, SolveError> {
         let unknowns = self.unknowns();
-        let needed = unknowns.count - usize::from(unknowns.time.is_some());
+        let with_prior = [unknowns.ionosphere, unknowns.time];
+        let needed = unknowns.count - with_prior.into_iter().flatten().count();
         if self.used() < needed {
             return Err(SolveError::Few { needed, got: self.used() });
         }
         for _ in 0..STEPS {
             let normal = self.equations(&unknowns, true);
             let (step, covariance) = normal.solve().ok_or(SolveError::Geometry)?;
-            self.position.iter_mut().zip(step).for_each(|(value, step)| *value += step);
-            self.clock += step[CLOCK];
-            self.galileo += unknowns.galileo.map_or(0.0, |at| step[at]);
-            self.time += unknowns.time.map_or(0.0, |at| step[at]);
+            let of = |at: Option<usize>| at.map_or(0.0, |at| step[at]);
+            let guess = &mut self.guess;
+            guess.position.iter_mut().zip(step).for_each(|(value, step)| *value += step);
+            guess.clock += step[CLOCK];
+            guess.galileo += of(unknowns.galileo);
+            guess.ionosphere += of(unknowns.ionosphere);
+            guess.time += of(unknowns.time);
             if norm([step[0], step[1], step[2]]) < LAST_STEP_METRES {
                 self.equations(&unknowns, true);
-                let is_near = NEAR_EARTH_METRES.contains(&norm(self.position));
+                let is_near = NEAR_EARTH_METRES.contains(&norm(self.guess.position));
                 return if is_near { Ok(covariance) } else { Err(SolveError::Divergence) };
             }
         }
@@ -352,11 +391,16 @@ impl Epoch<'_> {
     }
 
     /// Weighted sum of squares of the residuals, and the number of redundant satellites. A time that is hardly known
-    /// takes away the residual of one satellite.
+    /// takes away the residual of one satellite; the error of the ionosphere is a residual itself.
     fn residuals(&self) -> (f64, usize) {
         let used = self.observed.iter().filter(|o| o.is_used());
-        let sum = used.map(|o| o.residual.powi(2) / o.variance()).sum();
-        (sum, self.used().saturating_sub(self.unknowns().count))
+        let sum: f64 = used.map(|o| o.residual.powi(2) / o.variance(self.zenith_error)).sum();
+        let unknowns = self.unknowns();
+        let Some(_) = unknowns.ionosphere else {
+            return (sum, self.used().saturating_sub(unknowns.count));
+        };
+        let of_ionosphere = (self.guess.ionosphere / self.zenith_error).powi(2);
+        (sum + of_ionosphere, (self.used() + 1).saturating_sub(unknowns.count))
     }
 
     fn passes(&self) -> bool {
@@ -374,7 +418,7 @@ impl Epoch<'_> {
 
     /// Solves, checks the residuals, and excludes the satellite without which they pass.
     fn solve_checked(&mut self) -> Result<(Matrix, Raim), SolveError> {
-        let start = (self.position, self.clock, self.galileo, self.time);
+        let start = self.guess;
         let all = self.solve();
         let raim = if all.is_ok() { self.check() } else { Raim::Failed };
         if raim != Raim::Failed {
@@ -385,7 +429,7 @@ impl Epoch<'_> {
             if !self.observed[n].is_usable {
                 continue;
             }
-            (self.position, self.clock, self.galileo, self.time) = start;
+            self.guess = start;
             self.observed[n].is_excluded = true;
             // The masks of a position that a fault shifts are wrong: each set of satellites has its own.
             if self.solve().is_ok() && self.check() == Raim::Passed {
@@ -396,7 +440,7 @@ impl Epoch<'_> {
             }
             self.observed[n].is_excluded = false;
         }
-        (self.position, self.clock, self.galileo, self.time) = start;
+        self.guess = start;
         let Some((_, n)) = best else {
             all?;
             return Ok((self.solve()?, Raim::Failed));
@@ -406,11 +450,11 @@ impl Epoch<'_> {
     }
 
     fn dops(&mut self) -> Dops {
-        let unknowns = Unknowns { time: None, ..self.unknowns() };
+        let unknowns = Unknowns { ionosphere: None, time: None, ..self.unknowns() };
         let count = CLOCK + 1 + usize::from(unknowns.galileo.is_some());
         let normal = self.equations(&Unknowns { count, ..unknowns }, false);
         let Some(inverse) = normal.inverse() else { return Dops::default() };
-        let place = Place::from_itrf_metres(self.position);
+        let place = Place::from_itrf_metres(self.guess.position);
         let variance = |enu: [f64; 3]| {
             let along = place.enu_to_itrf(enu);
             let product = |i: usize| (0..3).map(|j| inverse[i][j] * along[j]).sum::<f64>();
@@ -432,7 +476,7 @@ impl Epoch<'_> {
         let mut normal = Normal::new(CLOCK + 1);
         for o in self.observed.iter().filter(|o| o.is_used()) {
             let Some(rate) = o.rate else { continue };
-            let path = o.state.path_to(self.position, [0.0; 3]);
+            let path = o.state.path_to(self.guess.position, [0.0; 3]);
             let mut row: Row = [0.0; UNKNOWNS];
             row[..CLOCK].iter_mut().zip(path.towards).for_each(|(to, part)| *to = -part);
             row[CLOCK] = 1.0;
@@ -456,6 +500,8 @@ pub struct Estimate {
     pub drift: f64,
     /// Offset of Galileo, times the speed of light, in metres.
     pub galileo: f64,
+    /// Delay of the ionosphere at the zenith minus that of the model, in metres.
+    pub ionosphere: f64,
 }
 
 /// A measurement, linear around an estimate.
@@ -465,6 +511,8 @@ pub struct Equation {
     pub towards: [f64; 3],
     /// Whether the pseudorange has the offset of Galileo.
     pub is_galileo: bool,
+    /// Delay of the ionosphere for one of 1 at the zenith.
+    pub obliquity: f64,
     /// Measured minus computed pseudorange in metres.
     pub residual: f64,
     /// Variance of the pseudorange in m^2.
@@ -483,6 +531,7 @@ pub fn equations(
 ) -> Vec<Equation> {
     let measurements = &measurements[..measurements.len().min(MAX_SATELLITES)];
     let place = Place::from_itrf_metres(estimate.position);
+    let [_, zenith_error] = options.ionosphere.zenith_metres(&place, received);
     let equation = |measurement: &Measurement<'_>| {
         let mut observed = Observed::new(received, measurement)?;
         let path = observed.state.path_to(estimate.position, estimate.velocity);
@@ -490,13 +539,16 @@ pub fn equations(
         let is_up = observed.direction.elevation >= options.elevation_mask;
         let is_galileo = observed.satellite.constellation == Constellation::Galileo;
         let offset = if is_galileo { estimate.galileo } else { 0.0 };
-        let computed =
-            path.range + estimate.clock + offset + observed.atmosphere(&place, options, received);
+        let obliquity = observed.direction.obliquity();
+        let delay =
+            observed.atmosphere(&place, options, received) + obliquity * estimate.ionosphere;
+        let computed = path.range + estimate.clock + offset + delay;
         (observed.is_usable && is_up).then(|| Equation {
             towards: path.towards,
             is_galileo,
+            obliquity,
             residual: observed.range - computed,
-            variance: observed.variance(),
+            variance: observed.variance(zenith_error),
             rate: observed.rate.map(|rate| {
                 (rate - path.range_rate - estimate.drift, RATE_METRES_PER_SECOND.powi(2))
             }),
@@ -516,23 +568,24 @@ pub fn solve(
     let measurements = &measurements[..measurements.len().min(MAX_SATELLITES)];
     let observed: Vec<Observed> =
         measurements.iter().filter_map(|m| Observed::new(received, m)).collect();
-    let position = guess.unwrap_or_default();
-    let (clock, galileo, time) = (0.0, 0.0, 0.0);
-    let mut epoch = Epoch { options, received, observed, position, clock, galileo, time };
+    let guess = Guess { position: guess.unwrap_or_default(), ..Guess::default() };
+    let mut epoch = Epoch { options, received, observed, guess, zenith_error: 1.0 };
     let (covariance, raim) = epoch.solve_checked()?;
     let dops = epoch.dops();
     let velocity = epoch.velocity();
-    let clock_seconds = epoch.clock / SPEED_OF_LIGHT;
+    let Guess { position, clock, galileo, ionosphere, time } = epoch.guess;
+    let clock_seconds = clock / SPEED_OF_LIGHT;
     // A time of reception that is not known from the signals: the clock is that of the time given.
-    let shift = epoch.time - if options.time_uncertainty > 0.0 { 0.0 } else { clock_seconds };
+    let shift = time - if options.time_uncertainty > 0.0 { 0.0 } else { clock_seconds };
     Ok(Solution {
         time: received.plus_seconds(shift).ok_or(SolveError::Divergence)?,
-        position: epoch.position,
+        position,
         clock_seconds,
         galileo_offset_seconds: match epoch.unknowns().galileo {
-            Some(_) => epoch.galileo / SPEED_OF_LIGHT,
+            Some(_) => galileo / SPEED_OF_LIGHT,
             None => 0.0,
         },
+        ionosphere_metres: ionosphere,
         velocity,
         covariance: std::array::from_fn(|i| std::array::from_fn(|j| covariance[i][j])),
         dops,

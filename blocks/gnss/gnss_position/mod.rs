@@ -114,7 +114,8 @@ pub struct GnssPosition {
     /// Satellites below this elevation are not used.
     #[param(default = 5.0, range = -90..=90, unit = "degrees")]
     pub elevation_mask_degrees: f64,
-    /// Whether the delay of the ionosphere is corrected, by the model that the satellites broadcast.
+    /// Whether the delay of the ionosphere is corrected: by the model that the satellites broadcast, and before it is received
+    /// by a nominal one.
     #[param(default = true)]
     pub ionosphere: bool,
     /// Whether the delay of the troposphere is corrected, by Saastamoinen's model.

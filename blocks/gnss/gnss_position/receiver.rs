@@ -4,6 +4,7 @@ use super::GnssPosition;
 use super::satellites::Measured;
 use fxgraph::Time;
 use fxgraph::time::sky::Place;
+use fxgraph_navigation::atmosphere::Ionosphere;
 use fxgraph_navigation::coarse::{self, CodePhase};
 use fxgraph_navigation::ephemeris::{Klobuchar, UtcParameters};
 use fxgraph_navigation::filter::{Dynamics, Filter, clock_seconds};
@@ -95,7 +96,7 @@ impl Receiver {
     pub fn new(parameters: &GnssPosition, file: &Navigation) -> Self {
         let options = Options {
             elevation_mask: parameters.elevation_mask_degrees.to_radians(),
-            klobuchar: None,
+            ionosphere: Ionosphere::Absent,
             has_troposphere: parameters.troposphere,
             false_alarm: parameters.false_alarm_probability,
             time_uncertainty: 0.0,
@@ -182,8 +183,12 @@ impl Receiver {
 
     fn options(&self, time_uncertainty: f64) -> Options {
         let klobuchar = self.system.klobuchar.or(self.file.klobuchar);
-        let klobuchar = klobuchar.filter(|_| self.has_ionosphere);
-        Options { klobuchar, time_uncertainty, ..self.options }
+        let ionosphere = match klobuchar {
+            _ if !self.has_ionosphere => Ionosphere::Absent,
+            Some(model) => Ionosphere::Broadcast(model),
+            None => Ionosphere::Unknown,
+        };
+        Options { ionosphere, time_uncertainty, ..self.options }
     }
 
     /// Receiver's clock at a time of the stream.

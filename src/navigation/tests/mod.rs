@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod filter;
+mod ionosphere;
 mod message_time;
 mod nmea;
 mod orbit;
