@@ -17,8 +17,12 @@ pub const BYTES: usize = 122_760 + 24 * BLOCK_SAMPLES;
 const PULL_IN_SECONDS: f64 = 0.2;
 /// Frequencies of that measurement for each prompt sum: they are apart by an eighth of the width of the peak.
 const FREQUENCIES: i32 = 4;
+/// Noise bandwidth of the code loop at the start of a track, in Hz: the search is accurate to a fraction of a sample.
+const FIRST_CODE_BANDWIDTH_HZ: f64 = 2.0;
 /// Time over which power and lock are averaged.
 const MEMORY_SECONDS: f64 = 0.5;
+/// Length of the pieces of a part whose power is averaged: the more of them, the better is the power of noise known.
+const PIECE_SECONDS: f64 = 1e-3;
 /// Mean of cos 2 phi above which the carrier is locked, and below which the satellite is dropped.
 const LOCKED: f64 = 0.4;
 const LOST: f64 = 0.2;
@@ -47,6 +51,13 @@ impl Loops {
             natural: parameters.carrier_bandwidth_hz * 4.0 * std::f64::consts::SQRT_2 / 3.0,
         }
     }
+
+    /// Noise bandwidth of the code loop after `samples` of a track. It averages over half of the time since the start until
+    /// it has its final width.
+    fn code_bandwidth_hz(&self, samples: u64) -> f64 {
+        let seconds = samples as f64 / self.samples.rate_hz;
+        (0.5 / seconds).min(FIRST_CODE_BANDWIDTH_HZ).max(self.code_bandwidth_hz)
+    }
 }
 
 /// A tracked satellite.
@@ -65,6 +76,8 @@ pub struct Channel {
     sums: [Complex64; 3],
     /// Samples until the end of the part.
     left: u64,
+    /// Samples of a piece of the part, samples until its end, and the prompt sum at its start.
+    piece: (u64, u64, Complex64),
     /// Prompt sum of the first parts of the period, and their number; more than there are after missing samples.
     gathered: (Complex64, usize),
     /// Whether the sums cover the whole part.
@@ -73,9 +86,11 @@ pub struct Channel {
     prompt: Complex64,
     /// Squares of the prompt sums, divided by their magnitudes, until the frequency is measured.
     pull_in: Option<Vec<Complex64>>,
-    /// Means of |P|^2, |P|^4 and cos 2 phi.
-    means: [f64; 3],
-    /// Number of parts of periods in the means.
+    /// Means of |P|^2 and |P|^4 of pieces, and their number.
+    means: [f64; 2],
+    pieces: f64,
+    /// Mean of cos 2 phi of parts of periods, and their number.
+    cosine: f64,
     averaged: f64,
     /// Samples that were missing since the last complete period.
     coasted: u64,
@@ -143,12 +158,15 @@ impl Channel {
             doppler_hz: acquired.doppler_hz,
             sums: [Complex64::ZERO; 3],
             left: 0,
+            piece: (0, 0, Complex64::ZERO),
             is_whole: false,
             periods: 0,
             gathered: (Complex64::ZERO, usize::MAX),
             prompt: Complex64::ZERO,
             pull_in: Some(Vec::new()),
-            means: [0.0; 3],
+            means: [0.0; 2],
+            pieces: 0.0,
+            cosine: 0.0,
             averaged: 0.0,
             coasted: 0,
             track,
@@ -172,6 +190,12 @@ impl Channel {
         let end = part * ((code + part / 2) / part + 1);
         let samples = (end - code).div_ceil(u128::from(self.nco.code_step));
         self.left = u64::try_from(samples).unwrap_or(u64::MAX);
+        let of_piece = (self.left / self.pieces_of_part()).max(1);
+        self.piece = (of_piece, of_piece, Complex64::ZERO);
+    }
+
+    fn pieces_of_part(&self) -> u64 {
+        (self.part_seconds() / PIECE_SECONDS).round().max(1.0) as u64
     }
 
     /// Adds the prompt sum of a part that has ended; returns whether the period is complete.
@@ -238,7 +262,8 @@ impl Channel {
     ) -> bool {
         let mut at = 0;
         while at < planes.len() {
-            let len = (planes.len() - at).min(BLOCK_SAMPLES).min(self.left as usize);
+            let until = self.left.min(self.piece.1);
+            let len = (planes.len() - at).min(BLOCK_SAMPLES).min(until as usize);
             self.rotors.set(self.nco.carrier_step);
             let signal = (&self.replica, &self.nco);
             correlator.add(
@@ -251,6 +276,7 @@ impl Channel {
             self.advance(len as u64);
             self.left -= len as u64;
             at += len;
+            self.end_piece(len as u64);
             if self.left == 0 {
                 if self.is_whole {
                     if self.gather() {
@@ -268,6 +294,31 @@ impl Channel {
             }
         }
         true
+    }
+
+    /// Counts samples of a piece of a part; at its end, its power is averaged.
+    fn end_piece(&mut self, samples: u64) {
+        let (of_piece, left, start) = &mut self.piece;
+        *left -= samples;
+        if *left == 0 {
+            *left = *of_piece;
+            let sum = self.sums[1] - std::mem::replace(start, self.sums[1]);
+            // The first part of a track, and one after missing samples, is shorter.
+            if self.is_whole && self.pull_in.is_none() {
+                self.average_power(sum);
+            }
+        }
+    }
+
+    /// Adds the prompt sum of a piece to the means.
+    fn average_power(&mut self, prompt: Complex64) {
+        let power = prompt.norm_sqr();
+        self.pieces += 1.0;
+        let seconds = self.part_seconds() / self.pieces_of_part() as f64;
+        let weight = (1.0 / self.pieces).max(seconds / MEMORY_SECONDS);
+        for (mean, value) in self.means.iter_mut().zip([power, power.powi(2)]) {
+            *mean += weight * (value - *mean);
+        }
     }
 
     /// Extrapolates the phases over missing samples; returns whether the satellite is still tracked.
@@ -321,19 +372,21 @@ impl Channel {
         let per_chip = self.replica.per_chip() as f64;
         let carrier_hz = loops.samples.carrier_hz(self.system);
         self.nco.set_frequency((carrier_hz + frequency_hz) / rate_hz);
-        self.nco.set_code_rate(self.system.code_rate_hz(self.doppler_hz) * per_chip / rate_hz);
+        // The code takes each step of the carrier, so that accelerations leave no error to its narrow loop.
+        self.nco.set_code_rate(self.system.code_rate_hz(frequency_hz) * per_chip / rate_hz);
         let (early, late) = (early.norm(), late.norm());
         if early + late > 0.0 {
             let error_chips = self.gain_chips * (early - late) / (early + late);
-            let part = (4.0 * loops.code_bandwidth_hz * seconds).min(0.5);
+            let bandwidth_hz = loops.code_bandwidth_hz(self.samples);
+            let part = (4.0 * bandwidth_hz * seconds).min(0.5);
             self.set_code(self.nco.entries() + part * error_chips * per_chip);
         }
         let is_settled = self.averaged * seconds > MEMORY_SECONDS;
-        let is_held = self.means[2] >= LOST;
+        let is_held = self.cosine >= LOST;
         is_held || !is_settled
     }
 
-    /// Adds a part of a period to the means. A part of zeros has no phase: its cos 2 phi is 0, the mean of noise, so that the lock
+    /// Adds a part of a period to the mean of cos 2 phi. A part of zeros has no phase: its cos 2 phi is 0, the mean of noise, so that the lock
     /// ends.
     fn average(&mut self, prompt: Complex64, seconds: f64) {
         let power = prompt.norm_sqr();
@@ -341,25 +394,24 @@ impl Channel {
         let weight = (1.0 / self.averaged).max(seconds / MEMORY_SECONDS);
         let cosine =
             if power > 0.0 { (prompt.re.powi(2) - prompt.im.powi(2)) / power } else { 0.0 };
-        for (mean, value) in self.means.iter_mut().zip([power, power.powi(2), cosine]) {
-            *mean += weight * (value - *mean);
-        }
+        self.cosine += weight * (cosine - self.cosine);
     }
 
     /// Returns the ratio of carrier power to noise power density in dB Hz; 0 if not known yet.
     fn cn0_db_hz(&self) -> f64 {
-        let [second, fourth, _] = self.means;
+        let [second, fourth] = self.means;
         let signal = (2.0 * second.powi(2) - fourth).max(0.0).sqrt();
         let noise = second - signal;
         if signal <= 0.0 || noise <= 0.0 {
             return 0.0;
         }
-        10.0 * (signal / noise / self.part_seconds()).log10()
+        let seconds = self.part_seconds() / self.pieces_of_part() as f64;
+        10.0 * (signal / noise / seconds).log10()
     }
 
     fn is_locked(&self) -> bool {
         let of_noise = (0.5 / self.averaged.max(1.0)).sqrt();
-        self.means[2] > LOCKED.max(LOCK_DEVIATIONS * of_noise)
+        self.cosine > LOCKED.max(LOCK_DEVIATIONS * of_noise)
     }
 
     /// Returns the row of the output.
@@ -487,7 +539,7 @@ mod tests {
                     Complex64::new(re, im)
                 });
                 channel.steer(&loops);
-                assert!(!channel.is_locked(), "{:?} {}", channel.means, channel.averaged);
+                assert!(!channel.is_locked(), "{} {}", channel.cosine, channel.averaged);
             }
         }
         let (mut channel, loops) = channel();
@@ -505,19 +557,21 @@ mod tests {
             for _ in 0..2000 {
                 let sum = Complex64::cis(phase);
                 channel.sums = [0.5 * sum, sum, 0.5 * sum];
+                channel.average_power(sum);
                 assert!(channel.steer(&loops));
             }
             assert!(channel.is_locked());
             let (mut locked, mut tracked) = (0, 0);
             loop {
                 channel.sums = [Complex64::ZERO; 3];
+                channel.average_power(Complex64::ZERO);
                 let is_tracked = channel.steer(&loops);
                 locked += usize::from(channel.is_locked());
                 if !is_tracked {
                     break;
                 }
                 tracked += 1;
-                assert!(tracked < 1000, "{:?}", channel.means);
+                assert!(tracked < 1000, "{}", channel.cosine);
             }
             assert!((100..500).contains(&locked), "{locked} ms");
             assert!(tracked > locked, "{tracked} ms");

@@ -58,8 +58,9 @@ pub struct GnssTracker {
     /// Frequency of the carrier in the samples without Doppler shift, in Hz; by default that of the input's band, or 0
     /// without a band.
     pub intermediate_hz: Option<f64>,
-    /// Noise bandwidth of the code loop, in Hz.
-    #[param(default = 1.0)]
+    /// Noise bandwidth of the code loop, in Hz. A track starts with 2 Hz, and reaches this one after `0.5 / code_bandwidth_hz`
+    /// seconds.
+    #[param(default = 0.1)]
     pub code_bandwidth_hz: f64,
     /// Noise bandwidth of the carrier loop, in Hz.
     #[param(default = 15.0)]
