@@ -23,6 +23,8 @@ const HEADS = ["satellite", "azimuth °", "elevation °", "C/N₀ dB Hz", "resid
 export class Sky {
   #satellites = null;
   #mask = null;
+  /// Block that was shown last.
+  #shown = null;
   points = 16;
   isZoomed = false;
 
@@ -52,7 +54,10 @@ export class Sky {
 
   /// Marks the elevation mask of `block`, if it has one.
   async showBlock(block) {
+    this.#shown = block;
     const page = await api.ask(api.block(block)).catch(() => null);
+    // The answer about a block before may come last.
+    if (this.#shown !== block) return;
     this.#mask = page?.parameters[MASK] ?? page?.parameters_schema?.properties?.[MASK]?.default ?? null;
     this.redraw();
   }
