@@ -3,7 +3,7 @@
 use super::Look;
 
 /// Largest number of lines that one plot can show; later satellites are left out.
-pub(super) const MOST_SATELLITES: usize = 32;
+pub(super) const MOST_SATELLITES: usize = 64;
 
 /// Label of satellite `index`, or `satellite` with the index.
 pub(super) fn name(look: &Look, index: usize) -> String {
