@@ -65,6 +65,10 @@ pub struct Candidate {
     pub prn: usize,
 }
 
+/// Length of frames that suits codes of up to 8 ms.
+const FRAME_SECONDS: f64 = 0.02;
+/// Frames of `sample_source` are a multiple of this number of samples by default.
+const HEAP_SAMPLES: f64 = 1024.0;
 /// Largest Doppler shift in Hz: no orbit has more.
 const MAX_DOPPLER_HZ: f64 = 1e5;
 
@@ -119,7 +123,13 @@ impl GnssAcquisition {
                         samples.samples
                     );
                     let at = At::InputAxis(0, "sample");
-                    let help = "change the frame length of the source, for example to 20 ms";
+                    let seconds = (2.5 * system.period_seconds()).max(FRAME_SECONDS);
+                    let heaps = (seconds * samples.rate_hz / HEAP_SAMPLES).ceil();
+                    let help = format!(
+                        "give the source frames of {:.0} ms, for example `samples_per_frame: {}`",
+                        1e3 * seconds,
+                        heaps * HEAP_SAMPLES
+                    );
                     rejections.push(Rejection::new(codes::INPUT_AXIS, at, message).help(help));
                 }
             }
