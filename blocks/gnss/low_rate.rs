@@ -10,10 +10,10 @@ use super::gnss_tracker::{self, GnssTracker};
 use crate::tests::chain::{Out, Plain, connected, drive, kind};
 use fxgraph::frame::Annotations;
 use fxgraph::{Axis, Clock, Dtype, PortType, ValidityType};
+use fxgraph_dsp::fourier::{forward_f64, inverse_f64};
 use fxgraph_dsp::gnss::{System, codes};
 use fxgraph_dsp::random::Random;
 use num_complex::{Complex32, Complex64};
-use rustfft::FftPlanner;
 use serde_json::json;
 use std::f64::consts::{PI, TAU};
 
@@ -134,10 +134,9 @@ impl Signal {
     /// the rate about the carrier.
     fn filtered(&self, prn: usize, doppler_hz: f64) -> Vec<Complex64> {
         let (chips, len) = (self.chips, self.chips * POINTS);
-        let mut planner = FftPlanner::new();
         let mut spectrum: Vec<Complex64> =
             (self.code)(prn).into_iter().map(Complex64::from).collect();
-        planner.plan_fft_forward(chips).process(&mut spectrum);
+        forward_f64(chips).process(&mut spectrum);
         let mut table = vec![Complex64::ZERO; len];
         let most = (self.rate_hz / CHIP_RATE_HZ * chips as f64) as i32;
         for k in -most..most {
@@ -148,7 +147,7 @@ impl Signal {
             let of_code = spectrum[k.rem_euclid(chips as i32) as usize] / chips as f64;
             table[k.rem_euclid(len as i32) as usize] = of_code * (self.of_chip)(x);
         }
-        planner.plan_fft_inverse(len).process(&mut table);
+        inverse_f64(len).process(&mut table);
         table
     }
 

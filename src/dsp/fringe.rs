@@ -1,7 +1,7 @@
 //! Fringe of one baseline: expected and measured.
 
+use crate::fourier::inverse_f64;
 use num_complex::Complex64;
-use rustfft::FftPlanner;
 use std::f64::consts::TAU;
 
 /// Oversampling of the transform that searches for the delay.
@@ -78,7 +78,7 @@ fn remaining_delay(values: &[Complex64], step_hz: f64) -> f64 {
     let len = values.len().next_power_of_two() * FINER;
     let mut lags = values.to_vec();
     lags.resize(len, Complex64::ZERO);
-    FftPlanner::new().plan_fft_inverse(len).process(&mut lags);
+    inverse_f64(len).process(&mut lags);
     let power = |n: usize| lags[n % len].norm_sqr();
     let peak = (0..len).max_by(|a, b| power(*a).total_cmp(&power(*b))).unwrap_or(0);
     // Maximum of the parabola through the peak and its neighbours.

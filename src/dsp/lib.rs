@@ -7,6 +7,7 @@ pub mod correlator;
 pub mod decimate;
 pub mod delay;
 pub mod dither;
+pub mod fourier;
 pub mod fringe;
 pub mod geometry;
 pub mod gnss;

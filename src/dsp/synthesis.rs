@@ -12,8 +12,8 @@
 //!
 //! q is the power of the noise of the spectra (their quantisation) relative to the signal.
 
+use crate::fourier::{Fft, inverse_f32};
 use num_complex::Complex32;
-use rustfft::{Fft, FftPlanner};
 use std::sync::Arc;
 
 /// Inverse transforms of spectra.
@@ -42,7 +42,7 @@ impl Inverse {
     }
 
     fn new(channels: usize, len: usize, is_real: bool) -> Self {
-        let transform = FftPlanner::new().plan_fft_inverse(len);
+        let transform = inverse_f32(len);
         let zeros = |len| vec![Complex32::default(); len];
         Self {
             channels,

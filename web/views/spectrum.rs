@@ -9,8 +9,8 @@ use super::{Look, Shown, TIME, View};
 use fxgraph::PortType;
 use fxgraph::elements::Pick;
 use fxgraph_api::views::{Drawing, DrawnAs, Grid, Series};
+use fxgraph_dsp::fourier::forward_f64;
 use num_complex::Complex;
-use rustfft::FftPlanner;
 use std::f64::consts::PI;
 
 pub(super) const VIEW: View =
@@ -84,7 +84,7 @@ fn first_hz(port: &PortType, rate_hz: f64, is_complex: bool) -> (f64, f64) {
 fn mean_powers(look: &Look, length: usize) -> (Vec<f64>, usize) {
     let window: Vec<f64> =
         (0..length).map(|n| (PI * n as f64 / length as f64).sin().powi(2)).collect();
-    let transform = FftPlanner::new().plan_fft_forward(length);
+    let transform = forward_f64(length);
     let mut scratch = vec![Complex::default(); transform.get_inplace_scratch_len()];
     let hop = (length / 2).max(1);
     let in_row = (look.len("sample") - length) / hop + 1;

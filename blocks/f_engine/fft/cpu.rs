@@ -3,16 +3,16 @@
 use crate::common::parallel::Threads;
 use crate::common::spectra::Shape;
 use fxgraph::{BlockError, Frame, FrameMut, Map};
+use fxgraph_dsp::fourier::{Fft, forward_f32};
 use fxgraph_dsp::real_fft::RealFixup;
 use fxgraph_dsp::simd::Lines;
 use num_complex::Complex32;
-use rustfft::FftPlanner;
 use std::sync::Arc;
 
 /// Fourier transform from series of samples to spectra.
 pub struct Transform {
     /// Transform of N/unzip complex numbers.
-    plan: Arc<dyn rustfft::Fft<f32>>,
+    plan: Arc<dyn Fft<f32>>,
     /// Step to the real transform. `None` for complex samples, and with `unzip`, where `postproc` does it.
     fixup: Option<RealFixup>,
 }
@@ -21,7 +21,7 @@ impl Transform {
     /// Creates a transform to spectra of this shape, from real or complex samples.
     pub fn new(shape: Shape, is_complex: bool) -> Self {
         Self {
-            plan: FftPlanner::new().plan_fft_forward(shape.channels / shape.unzip),
+            plan: forward_f32(shape.channels / shape.unzip),
             fixup: (shape.unzip == 1 && !is_complex).then(|| RealFixup::new(shape.channels)),
         }
     }

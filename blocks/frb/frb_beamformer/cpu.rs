@@ -6,9 +6,9 @@ use super::{Integrate, Stages, Voltages};
 use crate::common::parallel::Threads;
 use fxgraph::changes::{Change, Changes, Timed};
 use fxgraph::{BlockError, Counter, Dtype, Env, Frame, FrameMut, Map, PortType};
+use fxgraph_dsp::fourier::{Fft, forward_f32, inverse_f32};
 use half::f16;
 use num_complex::Complex32;
-use rustfft::{Fft, FftPlanner};
 use std::sync::Arc;
 
 /// The running block.
@@ -68,11 +68,10 @@ impl Cpu {
         threads: usize,
         env: &Env,
     ) -> Result<Self, BlockError> {
-        let mut planner = FftPlanner::new();
         let sizes = stages.sizes;
-        let along = stages.points.map(|points| planner.plan_fft_inverse(points));
+        let along = stages.points.map(|points| inverse_f32(points));
         let in_time =
-            (sizes.fine_channels > 1).then(|| planner.plan_fft_forward(sizes.fine_channels));
+            (sizes.fine_channels > 1).then(|| forward_f32(sizes.fine_channels));
         let scratch = [&along, &in_time].into_iter().flatten();
         let scratch = scratch.map(|fft| fft.get_inplace_scratch_len()).max().unwrap_or(0);
         let threads = Threads::new(threads)?;

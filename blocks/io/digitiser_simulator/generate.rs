@@ -1,9 +1,9 @@
 //! From formulas to one packed period of samples, in double precision.
 
 use super::language::{Expression, NoiseSeed, Program, Signal};
+use fxgraph_dsp::fourier::RealTransforms;
 use fxgraph_dsp::random::Random;
 use num_complex::Complex64;
-use realfft::RealFftPlanner;
 use std::f64::consts::TAU;
 
 /// The transforms and sizes of one period.
@@ -12,14 +12,14 @@ pub struct Generator {
     adc_sample_rate_hz: f64,
     /// Seed of the noise that differs between antennas.
     own_seed: u64,
-    planner: RealFftPlanner<f64>,
+    transforms: RealTransforms,
 }
 
 impl Generator {
     /// Creates a generator of periods of `period` samples; `own_seed` is the seed of noise without a seed.
     #[must_use]
     pub fn new(period: usize, adc_sample_rate_hz: f64, own_seed: u64) -> Self {
-        Self { period, adc_sample_rate_hz, own_seed, planner: RealFftPlanner::new() }
+        Self { period, adc_sample_rate_hz, own_seed, transforms: RealTransforms::new() }
     }
 
     /// Returns one period of each variable of `program`.
@@ -113,7 +113,7 @@ impl Generator {
             return;
         }
         let mut spectrum = vec![Complex64::ZERO; self.period / 2 + 1];
-        let forward = self.planner.plan_fft_forward(self.period);
+        let forward = self.transforms.forward(self.period);
         forward.process(signal, &mut spectrum).expect("lengths fit the plan");
         for (k, value) in spectrum.iter_mut().enumerate() {
             let turns = k as f64 * (samples / self.period as f64);
@@ -131,7 +131,7 @@ impl Generator {
         let (period, middle) = (self.period as f64, self.period as f64 / 2.0);
         let turns_per_sample = oscillator_hz / self.adc_sample_rate_hz;
         let mut spectrum = vec![Complex64::ZERO; self.period / 2 + 1];
-        let forward = self.planner.plan_fft_forward(self.period);
+        let forward = self.transforms.forward(self.period);
         forward.process(signal, &mut spectrum).expect("lengths fit the plan");
         for (k, value) in spectrum.iter_mut().enumerate() {
             let turns = k as f64 * ((late + rate * middle) / period);
@@ -171,7 +171,7 @@ impl Generator {
         spectrum[0].im = 0.0;
         spectrum[last].im = 0.0;
         let mut signal = vec![0.0; self.period];
-        let inverse = self.planner.plan_fft_inverse(self.period);
+        let inverse = self.transforms.inverse(self.period);
         inverse.process(spectrum, &mut signal).expect("lengths fit the plan");
         signal
     }

@@ -1,9 +1,9 @@
 //! Removal of narrow lines from the samples of a frame: a carrier leaks into every cell of a search.
 
 use super::search::smooth;
+use crate::fourier::{Fft, forward_f32, inverse_f32};
 use crate::gnss::Planes;
 use num_complex::Complex32;
-use rustfft::{Fft, FftPlanner};
 use std::sync::Arc;
 
 /// Length of a segment in seconds: the lines of a C/A code, 1 kHz apart, stay apart.
@@ -38,9 +38,8 @@ impl Excision {
     #[must_use]
     pub fn new(samples: usize, rate_hz: f64) -> Self {
         let length = Self::length(samples, rate_hz);
-        let mut planner = FftPlanner::new();
-        let forward = planner.plan_fft_forward(length);
-        let inverse = planner.plan_fft_inverse(length);
+        let forward = forward_f32(length);
+        let inverse = inverse_f32(length);
         let scratch = forward.get_inplace_scratch_len().max(inverse.get_inplace_scratch_len());
         let hann =
             |n: usize| (std::f32::consts::PI * (n as f32 + 0.5) / length as f32).sin().powi(2);

@@ -2,9 +2,9 @@
 
 use super::tail::{Cells, Tail, level, quantile};
 use super::{Acquired, Settings};
+use crate::fourier::{Fft, forward_f32, inverse_f32};
 use crate::gnss::{Planes, Replica, System};
 use num_complex::Complex32;
-use rustfft::{Fft, FftPlanner};
 use std::sync::Arc;
 
 /// Grid of the cells searched for one system.
@@ -209,7 +209,6 @@ impl Search {
         satellites: &[(usize, usize)],
         others: impl IntoIterator<Item = Replica>,
     ) -> Self {
-        let mut planner = FftPlanner::new();
         let searched = satellites.iter().filter_map(|&(place, prn)| {
             let replica = Replica::new(grid.system, prn)?;
             let acquired = Acquired::none(grid.system, prn);
@@ -224,8 +223,8 @@ impl Search {
             candidates,
             code: vec![Complex32::ZERO; grid.length],
             spectra: vec![Complex32::ZERO; grid.length * grid.periods],
-            forward: planner.plan_fft_forward(grid.length),
-            inverse: planner.plan_fft_inverse(grid.length),
+            forward: forward_f32(grid.length),
+            inverse: inverse_f32(grid.length),
             depth: Depth::Full,
             cells: Cells::new(),
             level: 0.0,
