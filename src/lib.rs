@@ -91,7 +91,7 @@
 pub use fxgraph_core::{
     access, block, changes, counter, device, device_jobs, diagnostic, difference, dtype, edge,
     elements, error, event, examples, files, flowgraph_texts, frame, gauge, gpu, host_clock, kind,
-    live_updates, npy, overload, patience, port, real_time, recorders, stdout, summary, threads,
+    live_updates, lock, npy, overload, patience, port, real_time, recorders, stdout, summary, threads,
     time, time_base, timelines, tree,
 };
 pub use fxgraph_cuda as cuda;

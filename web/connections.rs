@@ -4,11 +4,12 @@
 //! keep others out: at the limit, the server ends a connection of the client with the most new connections, the oldest
 //! silent one, or the oldest one if all have sent something. Known connections have a limit of their own.
 
+use fxgraph::lock::lock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// Limits of the connections.
@@ -103,7 +104,7 @@ impl Connections {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 
     /// Counts a new connection of `client`; another one may have to end for it. `stream` is a non-blocking handle on

@@ -10,12 +10,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use fxgraph::files::read_regular;
 use fxgraph::flowgraph::Client;
+use fxgraph::lock::lock;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use subtle::ConstantTimeEq;
 
@@ -270,7 +271,7 @@ impl Rates {
             let more = now.saturating_duration_since(then).as_secs_f64() * RATE_HZ;
             burst(client).min(left + more)
         };
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = lock(&self.0);
         if clients.len() >= CLIENTS && !clients.contains_key(&client) {
             clients.retain(|client, known| left(*client, *known) < burst(*client));
         }

@@ -3,8 +3,9 @@
 use crate::problem::Problem;
 use axum::http::StatusCode;
 use fxgraph::control::{self, LiveUpdateError, Replaced};
+use fxgraph::lock::lock;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -47,7 +48,7 @@ struct Updates {
 impl PreparedUpdates {
     /// The updates, without those that can no longer be taken back.
     fn updates(&self) -> MutexGuard<'_, Updates> {
-        let mut updates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut updates = lock(&self.0);
         updates.committed.retain(|update| update.at.elapsed() < LEASE);
         updates
     }

@@ -1,8 +1,9 @@
 //! Fair shares of limited places among clients.
 
+use fxgraph::lock::lock;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Places shared by clients. A client may take as many places as it leaves free: half of all if it is alone, a third
 /// if another client does the same.
@@ -25,7 +26,7 @@ impl Shares {
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
 
     /// Takes `count` places for `client`; its first request may take all that is free.

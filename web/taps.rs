@@ -13,12 +13,13 @@ use axum::http::StatusCode;
 use axum::response::sse::Event;
 use futures_util::stream::{self, Stream};
 use fxgraph::control::{Tap, TapError, TapFrame, TapOptions, Tapped};
+use fxgraph::lock::lock;
 use fxgraph::runtime::Unanswered;
 use fxgraph::{Control, PortType};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
@@ -144,7 +145,7 @@ impl Taps {
     /// Waits for a place for one frame.
     async fn turn(&self, client: IpAddr, kib: usize) -> Result<Room, Problem> {
         let own = {
-            let mut clients = self.of_clients.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut clients = lock(&self.of_clients);
             clients.retain(|_, known| known.strong_count() > 0);
             let known = clients.get(&client).and_then(Weak::upgrade);
             let own = known.unwrap_or_else(|| Arc::new(Semaphore::new(SNAPSHOTS_OF_CLIENT)));

@@ -3,8 +3,9 @@
 use fxgraph::Registry;
 use fxgraph::diagnostic::{Diagnostic, Sources, codes, suggest};
 use fxgraph::flowgraph::{Loaded, Setting, load_in};
+use fxgraph::lock::lock;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::{fs, io};
 use tempfile::TempDir;
 
@@ -89,7 +90,7 @@ pub fn load(name: &str, set: &[Setting], registry: &Registry) -> Loaded {
         Ok(example) => example,
         Err(reason) => return failed(Diagnostic::nowhere(codes::UNREADABLE, reason)),
     };
-    let mut kept = DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = lock(&DIRECTORY);
     let written = match kept.take() {
         Some(written) => Ok(written),
         None => write_files(),
@@ -119,7 +120,7 @@ fn write_files() -> io::Result<TempDir> {
 
 /// Removes these files, at the end of the program.
 pub fn remove() {
-    DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner).take();
+    lock(&DIRECTORY).take();
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 use crate::examples;
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::last_note;
+use fxgraph::lock::lock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Number of signals since [`count`](Signals::count), which replaces their default action; cheap to clone.
@@ -139,7 +140,7 @@ impl Signals {
 
 impl Counts {
     fn starting(&self) -> MutexGuard<'_, Option<IsRunning>> {
-        self.starting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.starting)
     }
 
     fn are_seen(&self, came: usize) -> bool {

@@ -1,11 +1,12 @@
 //! Output to stdout and stderr, and its colours.
 
 use crate::failure::Failure;
+use fxgraph::lock::lock;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -184,14 +185,14 @@ impl Terminal {
             return None;
         }
         let bar = ProgressBar::new_spinner();
-        *PROGRESS.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+        *lock(&PROGRESS) = Some(bar.clone());
         Some(ProgressLine(bar))
     }
 }
 
 /// Removes the progress line and writes a last line, for a program that ends at once.
 pub fn last_note(text: &str) {
-    if let Some(bar) = PROGRESS.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(bar) = lock(&PROGRESS).take() {
         bar.finish_and_clear();
     }
     let _ = writeln!(io::stderr(), "{text}");
@@ -224,7 +225,7 @@ impl ProgressLine {
 impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.0.finish_and_clear();
-        *PROGRESS.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&PROGRESS) = None;
     }
 }
 
@@ -234,7 +235,7 @@ struct AboveProgress;
 
 impl Write for AboveProgress {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let progress = PROGRESS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let progress = lock(&PROGRESS).clone();
         match progress {
             Some(bar) => bar.suspend(|| io::stderr().write(bytes)),
             None => io::stderr().write(bytes),

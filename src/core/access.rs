@@ -6,6 +6,7 @@
 //! kind, and a block opens the file through the parameter, which stays below the allowed directory.
 
 use crate::files::Files;
+use crate::lock::lock;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 use std::borrow::Cow;
@@ -15,7 +16,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Names of the serde newtype structs of files that a block reads, of files that it writes, of texts that it executes,
 /// and of files that it executes, in the order of [`FileUse::ALL`].
@@ -330,9 +331,7 @@ impl FileAccess {
         included: impl IntoIterator<Item = PathBuf>,
     ) -> Self {
         let authored = match notes.0.as_deref() {
-            Some(Rule::Noted(noted)) => {
-                noted.lock().unwrap_or_else(PoisonError::into_inner).clone()
-            }
+            Some(Rule::Noted(noted)) => lock(&noted).clone(),
             _ => BTreeSet::new(),
         };
         let included = included.into_iter().collect();
@@ -353,7 +352,7 @@ impl FileAccess {
         let Some(clients) = self.limits() else { return self.clone() };
         let mut clients = clients.clone();
         if let Some(Rule::Noted(noted)) = notes.0.as_deref() {
-            let noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+            let noted = lock(&noted);
             clients.authored.extend(noted.iter().cloned());
         }
         clients.included.extend(included);
@@ -374,7 +373,7 @@ impl FileAccess {
             return self.clone();
         };
         let mut clients = clients.clone();
-        let noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = lock(&noted);
         let code = noted.iter().filter(|(usage, _)| *usage == FileUse::ExecuteFile);
         clients.code.extend(code.map(|(_, text)| text.clone()));
         Self(Some(Arc::new(Rule::Clients(clients))))
@@ -405,7 +404,7 @@ impl FileAccess {
     /// or the author named the file.
     pub fn check(&self, usage: FileUse, text: &str) -> Result<Option<[String; 2]>, NotAllowed> {
         if let Some(Rule::Noted(noted)) = self.0.as_deref() {
-            let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut noted = lock(&noted);
             noted.insert((usage, text.to_owned()));
         }
         let Some(Clients { allowed, authored, .. }) = self.limits() else { return Ok(None) };

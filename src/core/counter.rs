@@ -2,10 +2,11 @@
 
 use crate::device_jobs::DeviceJobs;
 use crate::gauge::{Gauge, Lifetime, NamedGauge};
+use crate::lock::lock;
 use crate::real_time::RealTime;
 use crate::threads::Threads;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A number that only grows, shared between a block and its readers (metrics, REST, the page).
@@ -113,7 +114,7 @@ impl Counters {
         help: &'static str,
         [is_loss, is_overrun, is_held_up]: [bool; 3],
     ) -> Counter {
-        let mut all = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.named);
         if let Some(known) = all.iter().find(|known| known.name == name) {
             return known.counter.clone();
         }
@@ -176,7 +177,7 @@ impl Counters {
         label: Option<(&'static str, String)>,
         lifetime: Option<Lifetime>,
     ) -> Gauge {
-        let mut all = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.gauges);
         let known = all.iter().find(|(known, _)| known.name == name && known.label == label);
         if let Some((known, _)) = known {
             return known.gauge.clone();
@@ -189,7 +190,7 @@ impl Counters {
     /// Makes measurements unknown that are too old, of a block with a frame every `frame`. For the driver, which calls it
     /// every [`Patience::LOOK`](crate::Patience::LOOK); the clock shows `now`.
     pub fn expire(&self, frame: Duration, now: Instant) {
-        let mut all = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.gauges);
         for (named, lifetime) in all.iter_mut() {
             lifetime.iter_mut().for_each(|lifetime| lifetime.look(&named.gauge, frame, now));
         }
@@ -197,7 +198,7 @@ impl Counters {
 
     /// Makes all measurements unknown. For the driver, at the end of the run.
     pub fn end_measurements(&self) {
-        let all = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.gauges);
         all.iter()
             .filter(|(_, lifetime)| lifetime.is_some())
             .for_each(|(named, _)| named.gauge.expire());
@@ -206,14 +207,14 @@ impl Counters {
     /// All gauges in the order of their registration.
     #[must_use]
     pub fn gauges(&self) -> Vec<NamedGauge> {
-        let all = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.gauges);
         all.iter().map(|(named, _)| named.clone()).collect()
     }
 
     /// All counters in the order of their registration.
     #[must_use]
     pub fn list(&self) -> Vec<Named> {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.named).clone()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Events of a run: a bounded, numbered log.
 
+use crate::lock::lock;
 use event_listener::Listener;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Limit of the events that are kept; older ones are removed.
@@ -155,7 +156,7 @@ struct Log {
 
 impl Events {
     fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.log)
     }
 
     /// Sets a function that is called with every event, on the thread that adds the event. Only the first call has an
@@ -236,7 +237,7 @@ pub type Target = (Arc<Events>, String);
 impl BlockEvents {
     /// Adds an event of the block.
     pub fn add(&self, kind: EventKind, text: impl Into<String>) {
-        let target = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let target = lock(&self.0).clone();
         if let Some((events, block)) = target {
             events.add(kind, Some(&block), text);
         }
@@ -245,12 +246,12 @@ impl BlockEvents {
     /// Whether the block is in its slot.
     #[must_use]
     pub fn is_in_slot(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        lock(&self.0).is_some()
     }
 
     /// Sets the target of events; returns the previous one.
     pub fn redirect(&self, target: Option<Target>) -> Option<Target> {
-        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), target)
+        std::mem::replace(&mut *lock(&self.0), target)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Access to files anywhere, or below one directory only.
 
+use crate::lock::lock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -12,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Longest wait for the program at the other end of a pipe.
@@ -43,7 +44,7 @@ fn identity(file: &Metadata) -> u64 {
 }
 
 fn is_recorded(file: &Metadata) -> bool {
-    let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let recorded = lock(&RECORDED);
     file.is_file() && recorded.contains(&identity(file))
 }
 
@@ -54,7 +55,7 @@ fn is_recorded(file: &Metadata) -> bool {
 pub fn note_recorded(file: &File) -> io::Result<()> {
     let there = file.metadata()?;
     if there.is_file() {
-        RECORDED.lock().unwrap_or_else(PoisonError::into_inner).insert(identity(&there));
+        lock(&RECORDED).insert(identity(&there));
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Texts of the configurations of a flowgraph, for files that state which configuration made their data.
 
+use crate::lock::lock;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Limit of the texts that are kept, in bytes that one text has more than the text added before it.
 const MAX_BYTES: usize = 64 << 20;
@@ -107,7 +108,7 @@ impl Texts {
 impl FlowgraphTexts {
     /// Adds the text of `config_id` as the newest one.
     pub fn add(&self, config_id: u64, text: FlowgraphText) {
-        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut texts = lock(&self.0);
         if let Some(known) = texts.kept.iter().position(|(known, ..)| *known == config_id) {
             texts.remove(known);
         }
@@ -122,7 +123,7 @@ impl FlowgraphTexts {
     /// Text of `config_id`, the number in frame headers; `None` if unknown.
     #[must_use]
     pub fn get(&self, config_id: u64) -> Option<FlowgraphText> {
-        let texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let texts = lock(&self.0);
         let text = texts.kept.iter().rev().find(|(known, ..)| *known == config_id);
         text.map(|(_, text, _)| text.clone())
     }

@@ -28,6 +28,7 @@ pub mod gpu;
 pub mod host_clock;
 pub mod kind;
 pub mod live_updates;
+pub mod lock;
 mod map;
 pub mod npy;
 pub mod overload;

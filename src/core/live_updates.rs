@@ -6,10 +6,11 @@
 
 use crate::event::BlockEvents;
 use crate::kind::{Env, Waker};
+use crate::lock::lock;
 use serde_json::Value as Json;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Largest number of requests of a run that are not answered yet.
 pub const MAX_REQUESTS: usize = 16;
@@ -65,11 +66,6 @@ struct Waiting {
     parameters: Json,
     answer: Answer,
     wake: Waker,
-}
-
-/// Locks `mutex`, also after a panic of another thread: the data stays consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LiveUpdates {

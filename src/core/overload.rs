@@ -4,10 +4,11 @@
 //! complete. Sources that feed one block which needs all of its inputs drop the same intervals: otherwise
 //! each one would spoil intervals that the others have received.
 
+use crate::lock::lock;
 use crate::timelines::Timelines;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// Used fraction of a receive buffer, of any thread of the sources, from which an interval is dropped.
 const FULL: f32 = 0.6;
@@ -52,7 +53,7 @@ impl State {
 
 impl Overload {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Adds a receiving thread.
@@ -114,7 +115,7 @@ impl Overloads {
     /// Group `name`.
     #[must_use]
     pub fn group(&self, name: &str) -> Overload {
-        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = lock(&self.groups);
         groups.entry(name.to_owned()).or_default().clone()
     }
 

@@ -1,8 +1,9 @@
 //! Registry of the recorders of a run.
 
 use crate::event::Event;
+use crate::lock::lock;
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Records frames of a stream in files; `fxgraph::recording::Recorder` implements it.
 pub trait AnyRecorder: Any + Send + Sync {
@@ -23,11 +24,6 @@ pub struct Recorders(Arc<Reports>);
 pub struct Reports {
     all: Mutex<Vec<Arc<dyn AnyRecorder>>>,
     say: Mutex<Option<Say>>,
-}
-
-/// Locks `mutex`, also after a panic of another thread: the data stays consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Reports {

@@ -1,6 +1,7 @@
 //! Text that a block reports when the flowgraph has ended.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::lock::lock;
+use std::sync::{Arc, Mutex};
 
 /// A short text of a block, printed under its name after a run. It is shared between the block and
 /// the program that prints it.
@@ -10,12 +11,12 @@ pub struct Summary(Arc<Mutex<String>>);
 impl Summary {
     /// Replaces the text. Lines end with `\n`; an empty text prints nothing.
     pub fn set(&self, text: impl Into<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text.into();
+        *lock(&self.0) = text.into();
     }
 
     /// The text so far.
     #[must_use]
     pub fn get(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 }

@@ -1,9 +1,10 @@
 //! Threads that blocks start themselves, and how busy they are.
 
+use crate::lock::lock;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -95,7 +96,7 @@ impl Threads {
     }
 
     fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     fn begin(&self, name: &'static str) -> Running<'_> {

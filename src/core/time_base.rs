@@ -5,9 +5,10 @@
 //! of the frames, so that every block changes it with the first frame of the new base.
 
 use crate::Time;
+use crate::lock::lock;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Limit of the bases that a block keeps; frames of older ones have left it.
 const KEPT: usize = 64;
@@ -58,7 +59,7 @@ struct Taken {
 impl BasesTaken {
     /// Notes that a frame of `base` was taken.
     pub fn note(&self, base: TimeBase) {
-        let mut bases = self.0.bases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bases = lock(&self.0.bases);
         let at = bases.partition_point(|known| known.from < base.from);
         if base == TimeBase::default() || bases.get(at).is_some_and(|known| known.is(&base)) {
             return;
@@ -76,7 +77,7 @@ impl BasesTaken {
         if self.0.count.load(Ordering::Acquire) == 0 {
             return TimeBase::default();
         }
-        let bases = self.0.bases.lock().unwrap_or_else(PoisonError::into_inner);
+        let bases = lock(&self.0.bases);
         let newest = bases.iter().rev().find(|base| base.from <= timestamp);
         newest.copied().unwrap_or_default()
     }

@@ -8,6 +8,7 @@
 
 use crate::Time;
 use crate::changes::MAX_TIMESTAMP;
+use crate::lock::lock;
 use crate::time_base::TimeBase;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,13 +87,13 @@ pub struct Received(Arc<Mutex<Option<Place>>>);
 impl Received {
     /// Publishes the present place; `None` of a stream that does not run in real time.
     pub fn set(&self, place: Option<Place>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = place;
+        *lock(&self.0) = place;
     }
 }
 
 impl Timelines {
     fn known(&self) -> std::sync::MutexGuard<'_, VecDeque<Timeline>> {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.known)
     }
 
     /// First timestamp of the newest time base of all sources.
@@ -123,7 +124,7 @@ impl Timelines {
     #[must_use]
     pub fn receive(&self) -> Received {
         let received = Received::default();
-        let mut all = self.0.received.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0.received);
         all.retain(|other| other.strong_count() > 0);
         all.push(Arc::downgrade(&received.0));
         received
@@ -132,7 +133,7 @@ impl Timelines {
     /// Newest places of all timelines, and of the streams that other flowgraphs send.
     #[must_use]
     pub fn places(&self) -> Vec<Place> {
-        let received = self.0.received.lock().unwrap_or_else(PoisonError::into_inner);
+        let received = lock(&self.0.received);
         let place = |received: &Weak<Mutex<Option<Place>>>| {
             *received.upgrade()?.lock().unwrap_or_else(PoisonError::into_inner)
         };

@@ -9,10 +9,11 @@ use cudarc::driver::{CudaContext, result, sys};
 use fxgraph_core::Env;
 use fxgraph_core::error::{BlockError, SharedFault};
 use fxgraph_core::gpu::{Properties, Tunable};
+use fxgraph_core::lock::lock;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// Memory that a CUDA context takes on a GPU in bytes, where it was not measured.
@@ -73,10 +74,6 @@ pub struct Device {
     /// that nothing waits for the GPU any more, and what would wait is left to the end of the process.
     stuck: OnceLock<String>,
     tuning: Mutex<Arc<Tuning>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Wakes the blocks on a device that has failed, and those whose kernels exceed their time limits, so that they detect it:

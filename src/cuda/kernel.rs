@@ -6,6 +6,7 @@ use super::{CudaError, Device};
 use cudarc::driver::{result, sys};
 use fxgraph_core::files::{open_regular, read_text};
 use fxgraph_core::gpu::{Defines, ProgramSource, Source};
+use fxgraph_core::lock::lock;
 use std::ffi::{CString, c_void};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,7 +88,7 @@ impl Program {
             .map_err(CudaError::driver("loading a kernel"))?;
         // Constants of the program are copied on a stream for which CUDA pipelines do not wait.
         self.device.synchronise()?;
-        self.modules.lock().unwrap_or_else(PoisonError::into_inner).push(Module(module));
+        lock(&self.modules).push(Module(module));
         if self.generation.fetch_add(1, Ordering::Release) > 0 {
             self.device.note_replaced(&source.name);
         }
@@ -226,7 +227,7 @@ impl Kernel {
             program: self.program.source.name.to_string(),
             kernel: self.name.clone(),
         };
-        let modules = self.program.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let modules = lock(&self.program.modules);
         let Some(Module(module)) = modules.last() else { return Err(no_kernel()) };
         let name = CString::new(self.name.as_str()).map_err(|_| no_kernel())?;
         self.program.device.bind()?;

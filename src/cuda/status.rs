@@ -11,8 +11,9 @@ use super::memory::HostMemory;
 use super::{CudaError, Device};
 use cudarc::driver::sys;
 use fxgraph_core::kind::Waker;
+use fxgraph_core::lock::lock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Number of jobs whose timestamps are stored, more than can be in flight.
@@ -110,7 +111,7 @@ impl Status {
     /// Looks at the job at work. Returns the text of the one that has exceeded the time limit, if there is one.
     pub fn look(&self, now: Instant) -> Option<&str> {
         let deadline = self.deadline.get()?;
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.seen);
         let Some(number) = self.number_at_work() else {
             *seen = None;
             return self.overdue();

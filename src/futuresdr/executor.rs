@@ -3,13 +3,13 @@
 //! FutureSDR's own schedulers start threads, end the process when a block panics, and never drop an executor. Here
 //! a panic propagates through `work`, and dropping the executor drops every block of the sub-flowgraph.
 
-use crate::lock;
 use async_task::Runnable;
 use futuresdr::runtime::channel::mpsc::Sender;
 use futuresdr::runtime::dev::{Block, BlockNotifier};
 use futuresdr::runtime::scheduler::{Scheduler, Task};
 use futuresdr::runtime::{BlockId, FlowgraphMessage};
 use fxgraph::kind::Waker;
+use fxgraph::lock::lock;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

@@ -23,14 +23,9 @@ pub use host::Host;
 pub use timing::Timing;
 
 use futuresdr::runtime::dev::CpuSample;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use fxgraph::lock::lock;
 
 /// Sample type supported by frames and by FutureSDR's buffers: `f32`, `Complex32`, integers.
 pub trait Sample: CpuSample + bytemuck::Pod {}
 
 impl<T: CpuSample + bytemuck::Pod> Sample for T {}
-
-/// Locks `mutex`, also after a panic of a holder: the data stay consistent.
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

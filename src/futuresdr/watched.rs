@@ -1,10 +1,10 @@
 //! Wrapper that stores the errors of a FutureSDR block: FutureSDR itself only logs them.
 
-use crate::lock;
 use futuresdr::runtime::__private::KernelInterface;
 use futuresdr::runtime::buffer::BufferReader;
 use futuresdr::runtime::dev::{BlockInbox, BlockMeta, Kernel, MessageOutputs, WorkIo};
 use futuresdr::runtime::{BlockId, Error, Pmt, PortId, Result};
+use fxgraph::lock::lock;
 use std::sync::{Arc, Mutex};
 
 /// The first error of a sub-flowgraph.

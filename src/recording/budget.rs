@@ -1,7 +1,7 @@
 //! Limits on the disk space of recordings.
 
-use super::lock;
 use fxgraph_core::BlockError;
+use fxgraph_core::lock::lock;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

@@ -40,7 +40,7 @@ pub use side_file::{SideFile, StreamType};
 // The derive macros refer to the crate `fxgraph`, which re-exports everything that they need.
 extern crate fxgraph_core as fxgraph;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use fxgraph_core::lock::lock;
 
 /// Incremental checksum of a frame: CRC-32 as in zlib.
 #[derive(Default)]
@@ -57,11 +57,6 @@ impl Checksum {
     pub fn value(self) -> u32 {
         self.0.finalize()
     }
-}
-
-/// Locks `mutex`, also after a panic in another thread: all data here stay consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! State of one block of a run, shared with the handles that monitor the run.
 
 use super::fault::Fault;
-use super::lock::lock;
+use fxgraph_core::lock::lock;
 use super::report::{BlockStats, Failure, Queue, State, Unfinished};
 use super::slot_counts::SlotCounts;
 use super::timing::{For, Latency, Origin, Pushes, Waiting};

@@ -28,7 +28,6 @@ mod deadlocks;
 mod fault;
 mod fsdr;
 pub mod hosted;
-mod lock;
 mod losses;
 mod outcome;
 pub mod report;

@@ -1,7 +1,7 @@
 //! Events for missing and dropped data, which blocks only count packet by packet.
 
 use super::cell::DROPPED_AT_FULL_QUEUE;
-use super::lock::lock;
+use fxgraph_core::lock::lock;
 use super::report::BlockStats;
 use fxgraph_core::event::{EventKind, Events};
 use std::collections::HashMap;

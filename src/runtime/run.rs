@@ -2,7 +2,7 @@
 
 use super::cell::Cell;
 use super::fault::Fault;
-use super::lock::lock;
+use fxgraph_core::lock::lock;
 use super::losses::Losses;
 use super::report::{BlockStats, Failure, Report, RunState, State, Unfinished};
 use super::stalls::{Stall, Stalls};

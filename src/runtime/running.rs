@@ -3,7 +3,7 @@
 use super::cell::Cell;
 use super::fsdr;
 use super::hosted::{Hosted, Mailbox};
-use super::lock::lock;
+use fxgraph_core::lock::lock;
 use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered, Unfinished};
 use super::run::{Gate, Run};
 use super::slot_counts::SlotBlock;

@@ -2,7 +2,7 @@
 
 use super::cell::Cell;
 use super::hosted::Hosted;
-use super::lock::lock;
+use fxgraph_core::lock::lock;
 use super::report::Unanswered;
 use super::run::Run;
 use super::running::Handle;

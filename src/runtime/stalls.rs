@@ -2,7 +2,7 @@
 
 use super::cell::{Cell, Progress};
 use super::deadlocks::{self, Deadlock};
-use super::lock::lock;
+use fxgraph_core::lock::lock;
 use super::report::RunState;
 use super::timing::For;
 use fxgraph_core::event::{EventKind, Events};

@@ -1,9 +1,10 @@
 //! Events of all parts, in the order in which they were seen.
 
+use fxgraph::lock::lock;
 use fxgraph::runtime::EventKind;
 use fxgraph_api::events::{EventInfo, EventList};
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
@@ -32,7 +33,7 @@ impl Default for Log {
 
 impl Log {
     fn events(&self) -> MutexGuard<'_, Events> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.events)
     }
 
     /// Adds events of `part`, which keep their numbers as `part_sequence`.

@@ -6,13 +6,14 @@
 use super::client::{Asked, Contact, Unanswered};
 use super::log::Log;
 use axum::body::Bytes;
+use fxgraph::lock::lock;
 use fxgraph_api::events::EventList;
 use fxgraph_api::flowgraph::{FlowgraphPage, StallInfo};
 use fxgraph_api::parts::PartInfo;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Time limit of a part for an answer that goes into a merged one.
@@ -137,7 +138,7 @@ impl Part {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub fn deploy(&self, deployed: Deployed) {

@@ -7,6 +7,7 @@
 use crate::common::net::family::{Family, needs_scope};
 use crate::common::net::interface::{Interface, Interfaces};
 use fxgraph::event::EventKind;
+use fxgraph::lock::lock;
 use fxgraph::{BlockError, Counter, Env};
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -178,7 +179,7 @@ impl Exit {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Returns the source of packets; `None` if the kernel chooses.

@@ -1,6 +1,7 @@
 //! Queue between the block and the thread that writes dumps.
 
 use super::QUEUE;
+use fxgraph::lock::lock;
 use fxgraph::{BlockError, Frame};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -42,7 +43,7 @@ pub enum Step {
 
 impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Whether the thread takes another dump; it wakes the block when it does again.

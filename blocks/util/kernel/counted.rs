@@ -1,9 +1,10 @@
 //! Counters that a kernel file declares.
 
 use super::layout::Layout;
+use fxgraph::lock::lock;
 use fxgraph::{BlockError, Counter, Env};
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Largest number of different texts of counters in the life of the program, and their largest size in bytes.
 const MOST_TEXTS: usize = 4096;
@@ -14,7 +15,7 @@ static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
 /// The same text for the life of the program, as counters want it: a few for each kernel, which are kept.
 fn kept(text: &str) -> Option<&'static str> {
-    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut texts = lock(&TEXTS);
     if let Some(known) = texts.get(text) {
         return Some(known);
     }

@@ -5,10 +5,11 @@ use super::port::Described;
 use super::process::{Process, START_LIMIT};
 use super::program::Program;
 use fxgraph::PortType;
+use fxgraph::lock::lock;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;
 
 /// Number of answers that are kept.
@@ -58,7 +59,7 @@ pub fn hello(
         values: values.clone(),
         inputs: inputs.iter().map(super::port::to_json).collect(),
     };
-    let kept = || ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = || lock(&ANSWERS);
     let known =
         kept().iter().find(|(asked, _)| *asked == question).map(|(_, hello)| Arc::clone(hello));
     if let Some(hello) = known.filter(|hello| hello.is_current()) {

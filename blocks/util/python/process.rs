@@ -11,6 +11,7 @@ use super::port;
 use super::program::Program;
 use fxgraph::PortType;
 use fxgraph::frame::SharedMemory;
+use fxgraph::lock::lock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_passcred;
@@ -27,7 +28,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Text of the class API, which authors import; also a module of the Python package.
@@ -108,13 +109,13 @@ pub struct Killer(Arc<Mutex<Option<Pid>>>);
 impl Killer {
     /// Number of the process, until it has been waited for.
     pub fn pid(&self) -> Option<Pid> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 
     /// Kills the process and its children.
     pub fn kill(&self) {
         // Under the lock, because the number may belong to another process after the wait.
-        let pid = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = lock(&self.0);
         if let Some(pid) = *pid {
             let _ = kill_process_group(pid, Signal::KILL);
         }
@@ -414,7 +415,7 @@ impl Process {
     fn kill(&mut self) -> String {
         self.killer.kill();
         // No kill from another thread between the wait and the removal of the number.
-        let mut pid = self.killer.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pid = lock(&self.killer.0);
         let status = self.child.wait();
         *pid = None;
         status.map_or_else(|error| error.to_string(), |status| status.to_string())

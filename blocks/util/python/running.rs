@@ -9,6 +9,7 @@ use super::process::{Killer, Log, Packet, Process, START_LIMIT, Sender};
 use super::program::Program;
 use fxgraph::frame::SharedMemory;
 use fxgraph::kind::Waker;
+use fxgraph::lock::lock;
 use fxgraph::threads::Counted;
 use fxgraph::{BlockError, PortType};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -16,7 +17,7 @@ use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{self, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -64,10 +65,6 @@ enum End {
     NotStarted,
     Running(Killer),
     Stopped,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {

@@ -6,6 +6,7 @@ use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use fxgraph::cuda::{self, CudaError, Needs, ProgramSource, Source, compile};
 use fxgraph::files::{open_regular, read_text};
+use fxgraph::lock::lock;
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -104,7 +105,7 @@ impl Kernels {
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let Some(job) = jobs.get(number) else { break };
                         let result = self.compile(job);
-                        results.lock().unwrap_or_else(PoisonError::into_inner)[number] = result;
+                        lock(&results)[number] = result;
                     }
                 });
             }

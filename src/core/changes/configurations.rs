@@ -1,9 +1,10 @@
 //! Configuration identifiers of frames, shared by all outputs of a run.
 
 use super::{Known, When};
+use crate::lock::lock;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Limit of the changes that are kept. An output that pushes no frame for longer skips older ones.
 const KEPT: usize = 1024;
@@ -79,7 +80,7 @@ pub struct Configurations {
 
 impl Configurations {
     fn said(&self) -> MutexGuard<'_, VecDeque<(u64, ConfigChange)>> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.said)
     }
 
     /// Adds a change of the configuration for the frames of all outputs.

@@ -12,10 +12,11 @@ pub use header::{Annotations, Header};
 pub use shared::{SharedAllocator, SharedMemory};
 pub use storage::{Allocator, DeviceBuffer, HostAllocator, HostBuffer, OutOfMemory, Storage};
 
+use crate::lock::lock;
 use crate::time_base::TimeBase;
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Storage and header, which move between pool and frames.
 struct Slot {
@@ -156,7 +157,7 @@ impl Pool {
     }
 
     fn stock(&self) -> MutexGuard<'_, Stock> {
-        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.stock)
     }
 
     fn wake_owner(&self) {

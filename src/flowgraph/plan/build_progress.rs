@@ -1,7 +1,8 @@
 //! Progress of the build of a plan.
 
+use fxgraph_core::lock::lock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Progress of a build, for users who wait for it.
@@ -21,12 +22,12 @@ impl BuildProgress {
     /// Index of the block that took longest to build, and the time it took.
     #[must_use]
     pub fn slowest(&self) -> Option<(usize, Duration)> {
-        *self.slowest.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.slowest)
     }
 
     /// Forgets the previous build.
     pub(crate) fn reset(&self) {
-        *self.slowest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.slowest) = None;
     }
 
     /// Calls `build`, which builds the block number `index`.
@@ -34,7 +35,7 @@ impl BuildProgress {
         self.current.store(index, Ordering::Relaxed);
         let began = Instant::now();
         let built = build();
-        let mut slowest = self.slowest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slowest = lock(&self.slowest);
         if slowest.is_none_or(|(_, longest)| began.elapsed() > longest) {
             *slowest = Some((index, began.elapsed()));
         }

@@ -4,6 +4,7 @@ use super::{Control, Current};
 use crate::{Prepared, RunState, StartError};
 use fxgraph_core::event::EventKind;
 use fxgraph_core::kind::Registry;
+use fxgraph_core::lock::lock;
 use fxgraph_flowgraph::{BuildError, Plan};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -61,7 +62,7 @@ struct Asked {
 
 impl Requests {
     fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.asked)
     }
 }
 

@@ -8,6 +8,7 @@ use fxgraph_core::error::with_causes;
 use fxgraph_core::event::EventKind;
 use fxgraph_core::files::Files;
 use fxgraph_core::kind::Rejection;
+use fxgraph_core::lock::lock;
 use fxgraph_core::port::PortType;
 use fxgraph_flowgraph::request::{self, Request};
 use fxgraph_flowgraph::{Plan, Rejected};
@@ -19,7 +20,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Largest number of recorders that run at once: each takes memory and two threads.
@@ -170,7 +171,7 @@ impl Control {
         let tap = self.tap(output, TapOptions { queue: depth, ..TapOptions::default() }, limit)?;
 
         // Checked again, because other recorders may have started meanwhile.
-        let _alone = place.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = lock(&place.beginning);
         admit(&plan, &options, &port)?;
         let path = place.directory.join(options.path.path()).display().to_string();
         options.path = WrittenPath::new(place.files.clone(), path);

@@ -10,9 +10,10 @@ use crate::{Compared, Unanswered};
 use fxgraph_core::changes::When;
 use fxgraph_core::event::EventKind;
 use fxgraph_core::kind::{Registry, Waker};
+use fxgraph_core::lock::lock;
 use fxgraph_flowgraph::{LiveUpdate, Plan, PlannedBlock, beside_frames};
 use serde_json::{Map, Value as Json, json};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Time limit for other changes to finish before a shadow starts.
@@ -160,7 +161,7 @@ impl Control {
     }
 
     pub(super) fn locked_shadows(&self) -> MutexGuard<'_, Vec<Shadowed>> {
-        self.0.shadows.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.shadows)
     }
 
     /// Rejects a swap or another shadow of a block that has a shadow.

@@ -4,6 +4,7 @@ use super::live_update::Changed;
 use super::{Control, LiveUpdateError};
 use fxgraph_core::error::with_causes;
 use fxgraph_core::event::EventKind;
+use fxgraph_core::lock::lock;
 use fxgraph_core::timelines::Place;
 use fxgraph_flowgraph::request::Request;
 use fxgraph_flowgraph::{
@@ -96,7 +97,7 @@ impl Inner {
 
 impl Kept {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 
     /// Notes a change of the flowgraph.

@@ -1,5 +1,6 @@
 //! Order of changes of the flowgraph: first come, first served.
 
+use fxgraph_core::lock::lock;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -23,7 +24,7 @@ pub(super) struct Turn<'a>(&'a Turns);
 
 impl Turns {
     fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.line)
     }
 
     /// Waits for the turn up to `deadline`; `None` if the time limit passes first.

@@ -11,11 +11,12 @@ use futuresdr::runtime::channel::oneshot;
 use futuresdr::runtime::dev::Block;
 use futuresdr::runtime::scheduler::{Scheduler, Task};
 use futuresdr::runtime::{BlockId, FlowgraphMessage};
+use fxgraph_core::lock::lock;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -66,7 +67,7 @@ impl Guard {
 
     fn spawn_block(&self, block: Box<dyn Block>, main: Sender<FlowgraphMessage>) -> Task<Ended> {
         let id = block.id();
-        let thread = self.threads.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let thread = lock(&self.threads).remove(&id);
         let job = guarded(block, main, Arc::clone(&self.run));
         let Some(thread) = thread else {
             let usual = Arc::clone(&self.run.cells[id.0].usual_nanoseconds);

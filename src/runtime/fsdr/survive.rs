@@ -4,7 +4,7 @@ use super::workers;
 use crate::cell::Cell;
 use crate::fault::Fault;
 use crate::hosted::{Hosted, Vacant};
-use crate::lock::lock;
+use fxgraph_core::lock::lock;
 use crate::outcome::{Call, Outcome, attend};
 use crate::run::Run;
 use fxgraph_core::block::Next;

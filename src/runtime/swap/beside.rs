@@ -9,7 +9,7 @@ use super::candidate::{Candidate, GivenUp, Link, Order, Verdict};
 use crate::cell::Cell;
 use crate::fault::Fault;
 use crate::hosted::{Hosted, Swapping, Turn};
-use crate::lock::lock;
+use fxgraph_core::lock::lock;
 use crate::run::Run;
 use crate::timing::For;
 use fxgraph_core::changes::{Known, When};

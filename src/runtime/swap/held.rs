@@ -5,7 +5,7 @@ use super::NotSwapped;
 use crate::cell::Cell;
 use crate::connections::slot_block;
 use crate::hosted::Vacant;
-use crate::lock::lock;
+use fxgraph_core::lock::lock;
 use crate::outcome::{Call, Outcome, attend};
 use crate::report::Unanswered;
 use crate::run::Run;

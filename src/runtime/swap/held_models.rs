@@ -7,7 +7,7 @@ use super::models::{drive, port};
 use crate::Handle;
 use crate::cell::Cell;
 use crate::hosted::{Hosted, Mailbox};
-use crate::lock::lock;
+use fxgraph_core::lock::lock;
 use crate::models::edge;
 use crate::report::Unanswered;
 use crate::run::Run;

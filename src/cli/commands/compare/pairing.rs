@@ -3,8 +3,9 @@
 use fxgraph::difference::{Difference, StreamDifference};
 use fxgraph::elements::Elements;
 use fxgraph::flowgraph::Probe;
+use fxgraph::lock::lock;
 use fxgraph::{Block, BlockError, Frame, Io, Next, PortType};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Maximum number of frames by which one output may be ahead of the other.
@@ -87,7 +88,7 @@ impl Pairing {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

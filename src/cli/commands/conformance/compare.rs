@@ -3,9 +3,10 @@
 use fxgraph::difference::Difference;
 use fxgraph::elements::value;
 use fxgraph::examples::Tolerance;
+use fxgraph::lock::lock;
 use fxgraph::{Block, BlockError, Io, Next, PortType, TimeBase};
 use num_complex::Complex;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Copy of a frame.
 pub struct Recorded {
@@ -37,7 +38,7 @@ impl Recorder {
 impl Frames {
     /// Takes all frames so far.
     pub fn take(&self) -> Vec<Recorded> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.0))
     }
 }
 
@@ -55,7 +56,7 @@ impl Block for Recorder {
             annotations: header.annotations.iter().map(|(name, v)| (name, v.to_vec())).collect(),
             values: elements.map(|n| value(payload, self.port.dtype, n)).collect(),
         };
-        self.frames.0.lock().unwrap_or_else(PoisonError::into_inner).push(recorded);
+        lock(&self.frames.0).push(recorded);
         Ok(Next::Again)
     }
 }

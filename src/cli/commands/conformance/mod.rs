@@ -17,6 +17,7 @@ use crate::units;
 use fxgraph::DeviceName;
 use fxgraph::cuda::{self, Device};
 use fxgraph::examples::{Case, Example};
+use fxgraph::lock::lock;
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -178,7 +179,7 @@ impl Conformance {
                         let began = Instant::now();
                         let result = run::apart(*number, self.device, &self.settings);
                         let outcome = Outcome { name: trial.name(), result, took: began.elapsed() };
-                        let mut all = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut all = lock(&outcomes);
                         all.push((*number, outcome));
                     }
                 });

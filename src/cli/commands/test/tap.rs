@@ -2,9 +2,10 @@
 
 use super::check::Gathered;
 use fxgraph::flowgraph::Probe;
+use fxgraph::lock::lock;
 use fxgraph::{Block, BlockError, Io, Next};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Data collected at one output; shared with the block in the flowgraph.
 pub struct Tap {
@@ -32,7 +33,7 @@ impl Tap {
 
     /// Takes the collected data, after the run.
     pub fn take(&self) -> Vec<Gathered> {
-        std::mem::take(&mut self.gathered.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.gathered))
     }
 
     /// Returns the probe of an output, given as (block, port) indices.
@@ -51,7 +52,7 @@ impl Block for TapBlock {
         };
         let tap = &self.0;
         if !tap.is_done() {
-            let mut gathered = tap.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut gathered = lock(&tap.gathered);
             gathered.iter_mut().for_each(|check| check.see(&frame));
             tap.frames.fetch_add(1, Ordering::AcqRel);
         }

@@ -3,12 +3,13 @@
 use crate::commands::bench::{measure_plan, plan};
 use fxgraph::cuda::Tuning;
 use fxgraph::flowgraph::{Plan, PlannedBlock, Probe};
+use fxgraph::lock::lock;
 use fxgraph::runtime::{self, with_causes};
 use fxgraph::{Block, BlockError, Io, Next, PortType, Registry};
 use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Measuring time of each launch configuration.
@@ -79,7 +80,7 @@ impl Alone {
         if frames.load(Ordering::Relaxed) == 0 {
             return Err("the block made no output of random frames".to_owned());
         }
-        Ok(hash.lock().unwrap_or_else(PoisonError::into_inner).finish())
+        Ok(lock(&hash).finish())
     }
 }
 
@@ -153,7 +154,7 @@ impl Block for Hash {
         let Some(frame) = io.inputs[0].pop() else {
             return Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait });
         };
-        let mut hash = self.hasher.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hash = lock(&self.hasher);
         hash.write_u64(frame.header().timestamp);
         frame.header().validity.iter().for_each(|count| hash.write_u32(*count));
         hash.write(frame.as_slice::<u8>()?);

@@ -6,10 +6,11 @@ use super::queue::{self, Queue, insist};
 use crate::failure::Failure;
 use crate::signals::Signals;
 use crate::terminal::Terminal;
+use fxgraph::lock::lock;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -178,7 +179,7 @@ impl Supervisor {
 
     /// Job and host for `part`: the host of before if it is up, otherwise one that no part has.
     fn place(&self, part: &Part) -> Result<Option<(String, String)>, Failure> {
-        let _placing = self.placing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _placing = lock(&self.placing);
         let before = self.directory.get(&of(part, "host"));
         let Some(job) = self.queue.job(&part.class)? else { return Ok(None) };
         for host in candidates(before, self.queue.hosts(&job)?, &self.taken()) {
