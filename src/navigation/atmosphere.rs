@@ -33,7 +33,7 @@ const UNKNOWN_PART: f64 = 1.0;
 /// Delay that a broadcast model leaves: it corrects about half of the rms (IS-GPS-200, 20.3.3.5.2.5).
 const BROADCAST_PART: f64 = 0.5;
 
-/// What is known of the delay of the ionosphere.
+/// Knowledge of the delay of the ionosphere.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Ionosphere {
     /// There is none, or its delay is left in the measurements.
