@@ -63,11 +63,24 @@ fn sky(cn0_db_hz: f64) -> Value {
 
 /// Simulates the sky and receives it; `position` are parameters of the block.
 fn receive(sky: &Value, seconds: f64, position: Value) -> Run {
-    receive_without(sky, seconds, position, None)
+    receive_with(sky, seconds, position, |_| Arrives::Whole)
 }
 
-/// The same, without one frame of the tracker.
-fn receive_without(sky: &Value, seconds: f64, position: Value, missing: Option<usize>) -> Run {
+/// Fate of a frame of the tracker.
+enum Arrives {
+    Whole,
+    /// With validity 0.
+    Flagged,
+    Never,
+}
+
+/// The same; `arrives` tells the fate of a frame.
+fn receive_with(
+    sky: &Value,
+    seconds: f64,
+    position: Value,
+    arrives: impl Fn(usize) -> Arrives,
+) -> Run {
     let frames = (seconds * RATE_HZ / SAMPLES as f64).round() as usize;
     let sky: GnssSignalSimulator = serde_json::from_value(sky.clone()).unwrap();
     let (mut sky, samples, _) = harness(&sky, &[], 2);
@@ -93,11 +106,21 @@ fn receive_without(sky: &Value, seconds: f64, position: Value, missing: Option<u
             track.share(1, acquire.receive(0).unwrap());
             track.run().await.unwrap();
             let pair = [track.receive(0).unwrap(), track.receive(1).unwrap()];
-            if missing == Some(n) {
+            let arrives = arrives(n);
+            if matches!(arrives, Arrives::Never) {
                 continue;
             }
             for (port, frame) in pair.into_iter().enumerate() {
-                position.share(port, frame);
+                if matches!(arrives, Arrives::Whole) {
+                    position.share(port, frame);
+                    continue;
+                }
+                position.send(port, |copy| {
+                    copy.header_mut().continue_from(frame.header());
+                    copy.fill_validity(0);
+                    let values: &[f64] = frame.as_slice().unwrap();
+                    copy.as_mut_slice::<f64>().unwrap().copy_from_slice(values);
+                });
             }
             position.run().await.unwrap();
             if let (Some(output), Some(rows)) = (position.receive(0), position.receive(1)) {
@@ -129,6 +152,7 @@ fn code_phases_and_a_file_of_ephemerides_give_a_position_in_seconds() {
     let position = json!({
         "navigation": directory.path().join("sky.rnx"), "interval_seconds": 0.5,
         "near": {"latitude_degrees": 48.5, "longitude_degrees": 11.0}, "time_uncertainty_seconds": 1e-6,
+        "observation_file": directory.path().join("receiver.obs"),
     });
     let run = receive(&sky(47.0), 3.0, position);
     assert_eq!(run.values.len(), 6);
@@ -140,6 +164,11 @@ fn code_phases_and_a_file_of_ephemerides_give_a_position_in_seconds() {
     assert_eq!(used.len(), last[23] as usize);
     assert!(used.iter().all(|row| row[4] > 12.0 && row[7].abs() < 20.0), "{used:?}");
     assert!(run.env.summary.get().contains("first fix  after"));
+    // Each position sets the clock, which moves the pseudoranges and not the phases.
+    let slips = slips(&std::fs::read_to_string(directory.path().join("receiver.obs")).unwrap());
+    let positions = run.flags.iter().filter(|flag| **flag == 1).count();
+    assert!(slips.len() == positions && positions > 1, "{slips:?}");
+    assert!(slips.iter().flatten().all(|slipped| *slipped), "{slips:?}");
 }
 
 /// Whether the phase of each satellite is marked as slipped, for each epoch of an observation file.
@@ -204,17 +233,25 @@ fn messages_give_a_position_within_40_seconds_that_rtklib_finds_in_our_files() {
     let position = json!({
         "observation_file": file("receiver.obs"), "navigation_file": file("receiver.nav"), "ionosphere": false,
     });
-    let missing = (50.5 * RATE_HZ) as usize / SAMPLES;
-    let run = receive_without(&sky(48.0), 55.0, position, Some(missing));
+    let frame_at = |seconds: f64| (seconds * RATE_HZ) as usize / SAMPLES;
+    let [missing, flagged] = [50.5, 52.5].map(frame_at);
+    let arrives = |n| match n {
+        n if n == missing => Arrives::Never,
+        n if n == flagged => Arrives::Flagged,
+        _ => Arrives::Whole,
+    };
+    let run = receive_with(&sky(48.0), 55.0, position, arrives);
     let first = run.flags.iter().position(|flag| *flag == 1).unwrap();
     println!("first position after {} s\n{}", first + 1, run.env.summary.get());
     assert!(first < 40, "{first}");
     let slips = slips(&std::fs::read_to_string(file("receiver.obs")).unwrap());
     let has_slips = |epoch: &[bool]| epoch.iter().any(|slipped| *slipped);
     let epochs: Vec<_> = (0..slips.len()).filter(|n| has_slips(&slips[*n])).collect();
-    // The sky turns slowly: all satellites are there at the first position, and again after the missing frame.
-    assert_eq!(epochs, [0, 50 - first], "{slips:?}");
-    assert!(slips[50 - first].iter().all(|slipped| *slipped), "{slips:?}");
+    // The sky turns slowly: all satellites are there at the first position, again after the missing frame, and after the one
+    // whose samples are flagged as missing.
+    assert_eq!(epochs, [0, 50 - first, 52 - first], "{slips:?}");
+    let after = [50, 52].map(|second| &slips[second - first]);
+    assert!(after.into_iter().flatten().all(|slipped| *slipped), "{slips:?}");
     let worst = run.values[first + 5..].iter().map(error_metres).fold(0.0, f64::max);
     println!("largest error {worst:.2} m");
     assert!(worst < 3.0, "{worst} m");
