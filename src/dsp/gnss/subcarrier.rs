@@ -100,12 +100,11 @@ impl Subcarrier {
     #[must_use]
     pub fn spacing_chips(self) -> f64 {
         match self {
-            Self::None => 0.25,
+            Self::None | Self::FirstHalf | Self::SecondHalf => 0.25,
             Self::Sine(half_periods) | Self::Cosine(half_periods) => 0.3 / half_periods as f64,
             Self::Sum => 0.15,
             // The peak of BOC(6,1) has a width of 1/12 chip to its minimum on either side.
             Self::Difference | Self::TimeMultiplexed => 0.06,
-            Self::FirstHalf | Self::SecondHalf => 0.25,
         }
     }
 
