@@ -42,7 +42,7 @@ blocks:
 ";
 
 /// Two receivers, one with an inverted spectrum: of each a spectrum, a channel, and a channel in this one. The frequency of
-/// another channel is in the header of a file.
+/// another channel of the upper one is in the header of a file; the lower one has two more channels that are replicas.
 fn tuned() -> String {
     let receiver = |sideband: &str| {
         format!(
@@ -71,6 +71,8 @@ fn tuned() -> String {
 blocks:{upper}{lower}
   fixed: {{kind: ddc, input: upper, parameters: {{centre_hz: -60000, decimation: 8, samples_per_frame: 4096}}}}
   header: {{kind: sigmf_sink, input: fixed, parameters: {{path: header.sigmf-meta}}}}
+  pair: {{kind: ddc, replicate: 2, input: lower, parameters: {{centre_hz: 40000, decimation: 8, samples_per_frame: 4096}}}}
+  pair_end: {{kind: null_sink, replicate: 2, input: \"pair[${{index}}]\"}}
 "
     )
 }

@@ -10,6 +10,7 @@ import re
 import sys
 import threading
 import time
+from urllib.parse import quote
 
 from browser import Watched, barriers, browser, expect
 
@@ -46,7 +47,7 @@ def sky(sideband, hz):
 
 
 def centre_hz(page, block):
-    return page.request.get(f"{ADDRESS}/api/v1/blocks/{block}").json()["parameters"]["centre_hz"]
+    return page.request.get(f"{ADDRESS}/api/v1/blocks/{quote(block)}").json()["parameters"]["centre_hz"]
 
 
 def tuned_to(page, block, hz, near):
@@ -220,9 +221,28 @@ def fixed_block_says_why(page):
     assert centre_hz(page, "fixed") == -60_000
 
 
+def offered(page):
+    return plot_of(page, "lower").get_by_label("block to tune").locator("option")
+
+
 def blocks_of_the_other_receiver_are_not_offered(page):
-    offered = plot_of(page, "lower").get_by_label("block to tune").locator("option").all_text_contents()
-    assert offered == ["channel_lower", "inner_lower"], offered
+    expect(offered(page)).to_have_text(["all 2 pair[*]", "channel_lower", "inner_lower", "pair[0]", "pair[1]"])
+
+
+def replicas_are_tuned_together_while_they_are_at_one_frequency(page):
+    plot, blocks = plot_of(page, "lower"), ["pair[0]", "pair[1]"]
+    plot.get_by_label("block to tune").select_option("pair[*]")
+    click(page, plot, lines(plot), sky("lower", 20_000))
+    for block in blocks:
+        tuned_to(page, block, 20_000, NEAR_HZ)
+    expect(plot.locator(".said")).to_contain_text("pair[*]: ")
+    first, second = [centre_hz(page, block) for block in blocks]
+    assert first == second, (first, second)
+    plot.get_by_label("block to tune").select_option("pair[1]")
+    click(page, plot, lines(plot), sky("lower", 60_000))
+    tuned_to(page, "pair[1]", 60_000, NEAR_HZ)
+    assert centre_hz(page, "pair[0]") == first
+    expect(offered(page)).to_have_text(["channel_lower", "inner_lower", "pair[0]", "pair[1]"])
 
 
 for sideband in SIGNS:
@@ -238,6 +258,7 @@ with browser() as chromium:
         block_behind_another_is_tuned(page, sideband)
         mark_follows_other_clients(page, sideband)
     blocks_of_the_other_receiver_are_not_offered(page)
+    replicas_are_tuned_together_while_they_are_at_one_frequency(page)
     found = barriers(page, "tuning")
     assert not found, "\n".join(found)
     watched.quiet()
