@@ -94,7 +94,7 @@ impl Interpreter {
 #[kind(
     name = "python",
     page = "README.md",
-    examples("example.yaml"),
+    examples("example.yaml", "gpu.yaml"),
     inputs("input"),
     outputs(optional("output"))
 )]
