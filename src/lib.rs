@@ -91,8 +91,8 @@
 pub use fxgraph_core::{
     access, block, changes, counter, device, device_jobs, diagnostic, difference, dtype, edge,
     elements, error, event, examples, files, flowgraph_texts, frame, gauge, gpu, host_clock, kind,
-    live_updates, lock, npy, overload, patience, port, real_time, recorders, stdout, summary, threads,
-    time, time_base, timelines, tree,
+    live_updates, lock, npy, overload, patience, port, real_time, recorders, stdout, summary,
+    threads, time, time_base, timelines, tree,
 };
 pub use fxgraph_cuda as cuda;
 pub use fxgraph_flowgraph as flowgraph;

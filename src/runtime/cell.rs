@@ -1,7 +1,6 @@
 //! State of one block of a run, shared with the handles that monitor the run.
 
 use super::fault::Fault;
-use fxgraph_core::lock::lock;
 use super::report::{BlockStats, Failure, Queue, State, Unfinished};
 use super::slot_counts::SlotCounts;
 use super::timing::{For, Latency, Origin, Pushes, Waiting};
@@ -10,6 +9,7 @@ use fxgraph_core::block::{Input, Output};
 use fxgraph_core::counter::{Counter, Named};
 use fxgraph_core::edge::{Edge, WhenFull};
 use fxgraph_core::kind::{Ports, Waker};
+use fxgraph_core::lock::lock;
 use fxgraph_core::port::PortType;
 use fxgraph_flowgraph::Part;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

@@ -1,9 +1,9 @@
 //! Events for missing and dropped data, which blocks only count packet by packet.
 
 use super::cell::DROPPED_AT_FULL_QUEUE;
-use fxgraph_core::lock::lock;
 use super::report::BlockStats;
 use fxgraph_core::event::{EventKind, Events};
+use fxgraph_core::lock::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

@@ -2,7 +2,6 @@
 
 use super::cell::Cell;
 use super::fault::Fault;
-use fxgraph_core::lock::lock;
 use super::losses::Losses;
 use super::report::{BlockStats, Failure, Report, RunState, State, Unfinished};
 use super::stalls::{Stall, Stalls};
@@ -10,6 +9,7 @@ use event_listener::Event;
 use fxgraph_core::changes::Configurations;
 use fxgraph_core::error::SharedFault;
 use fxgraph_core::event::{EventKind, Events};
+use fxgraph_core::lock::lock;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};

@@ -3,7 +3,6 @@
 use super::cell::Cell;
 use super::fsdr;
 use super::hosted::{Hosted, Mailbox};
-use fxgraph_core::lock::lock;
 use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered, Unfinished};
 use super::run::{Gate, Run};
 use super::slot_counts::SlotBlock;
@@ -15,6 +14,7 @@ use fxgraph_core::edge::WhenFull;
 use fxgraph_core::event::{BlockEvents, Event, EventKind, Events};
 use fxgraph_core::frame::Pool;
 use fxgraph_core::kind::Waker;
+use fxgraph_core::lock::lock;
 use fxgraph_core::patience::Patience;
 use fxgraph_core::port::PortType;
 use fxgraph_core::summary::Summary;

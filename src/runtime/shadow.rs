@@ -2,7 +2,6 @@
 
 use super::cell::Cell;
 use super::hosted::Hosted;
-use fxgraph_core::lock::lock;
 use super::report::Unanswered;
 use super::run::Run;
 use super::running::Handle;
@@ -17,6 +16,7 @@ use fxgraph_core::elements::Elements;
 use fxgraph_core::error::BlockError;
 use fxgraph_core::event::EventKind;
 use fxgraph_core::kind::Waker;
+use fxgraph_core::lock::lock;
 use fxgraph_core::npy;
 use fxgraph_core::port::PortType;
 use fxgraph_cuda::{self as cuda, CudaError, Device, Readout};

@@ -2,10 +2,10 @@
 
 use super::cell::{Cell, Progress};
 use super::deadlocks::{self, Deadlock};
-use fxgraph_core::lock::lock;
 use super::report::RunState;
 use super::timing::For;
 use fxgraph_core::event::{EventKind, Events};
+use fxgraph_core::lock::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

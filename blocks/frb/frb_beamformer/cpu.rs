@@ -70,8 +70,7 @@ impl Cpu {
     ) -> Result<Self, BlockError> {
         let sizes = stages.sizes;
         let along = stages.points.map(|points| inverse_f32(points));
-        let in_time =
-            (sizes.fine_channels > 1).then(|| forward_f32(sizes.fine_channels));
+        let in_time = (sizes.fine_channels > 1).then(|| forward_f32(sizes.fine_channels));
         let scratch = [&along, &in_time].into_iter().flatten();
         let scratch = scratch.map(|fft| fft.get_inplace_scratch_len()).max().unwrap_or(0);
         let threads = Threads::new(threads)?;
