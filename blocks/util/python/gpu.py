@@ -65,7 +65,11 @@ class Gpu:
         self.record, self.query = self.cuda.cuEventRecord, self.cuda.cuEventQuery
         self.queued = deque()  # event and answer of each frame, the oldest first
         self.memory, self.slots = {}, {}  # address and number of slots by handle; handle by slot
-        self.opened(None, probe)
+        try:
+            self.opened(None, probe)
+        except GpuFault as error:
+            raise GpuFault(f"{error}: it needs CUDA IPC, which some containers and virtual machines lack; run it with "
+                           "`device: cpu`") from None
         self.close(None)
 
     def call(self, name, *arguments):
@@ -78,8 +82,7 @@ class Gpu:
             self.cuda.cuGetErrorString(code, ctypes.byref(text))
             said = [(word.value or b"unknown").decode() for word in (text, name_of_error)]
             if name == "cuIpcOpenMemHandle_v2":
-                raise GpuFault(f"the process cannot open the GPU memory of the program ({said[0]}, {said[1]}): it needs "
-                               "CUDA IPC, which some containers and virtual machines lack; run it with `device: cpu`")
+                raise GpuFault(f"the process cannot open the GPU memory of the program ({said[0]}, {said[1]})")
             raise GpuFault(f"the GPU failed: {said[0]} ({said[1]}, {name})")
 
     def event(self):
@@ -92,6 +95,7 @@ class Gpu:
         """Address of the memory of `handle`, which is closed when no slot has it."""
         known = self.memory.get(handle)
         if known is None:
+            self.close(slot)  # first, because open memory stays allocated
             address = _ADDRESS()
             opened = Handle.from_buffer_copy(handle)
             self.call("cuIpcOpenMemHandle_v2", ctypes.byref(address), opened, LAZY_ENABLE_PEER_ACCESS)
@@ -154,7 +158,14 @@ class Gpu:
             dense *= length
         stream = given.get("stream")
         if stream not in LEGACY_STREAMS:
-            self.call("cuEventRecord", self.joined, stream)
-            self.call("cuStreamWaitEvent", None, self.joined, 0)
+            self.join(None, stream)
         self.call("cuMemcpyDtoDAsync_v2", out.address, given["data"][0], out.nbytes, None)
+        if stream not in LEGACY_STREAMS:
+            # The memory of the array may be used again on its stream, but only after the copy.
+            self.join(stream, None)
         return None
+
+    def join(self, stream, other):
+        """Lets `stream` wait for all that is queued on the stream `other` now."""
+        self.call("cuEventRecord", self.joined, other)
+        self.call("cuStreamWaitEvent", stream, self.joined, 0)

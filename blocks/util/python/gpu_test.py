@@ -31,7 +31,7 @@ class Cuda:
 
     def __init__(self):
         self.opened, self.closed, self.records, self.finished, self.fails, self.answered_early = [], [], 0, 0, 0, False
-        self.events = {}
+        self.events, self.log, self.open_fails = {}, [], 0
         for name in gpu.CALLS:
             # A function of its own for each name.
             setattr(self, name, lambda *arguments, name=name: getattr(self, "do_" + name, lambda *_: 0)(*arguments))
@@ -43,7 +43,12 @@ class Cuda:
 
     def do_cuEventRecord(self, event, stream):
         self.records += 1
+        self.log.append(("record", stream))
         self.events[event.value] = self.records
+        return 0
+
+    def do_cuStreamWaitEvent(self, stream, event, flags):
+        self.log.append(("wait", stream))
         return 0
 
     def do_cuEventQuery(self, event):
@@ -58,16 +63,22 @@ class Cuda:
         return self.fails
 
     def do_cuIpcOpenMemHandle_v2(self, address, handle, flags):
+        if self.open_fails:
+            self.open_fails -= 1
+            return ILLEGAL_ADDRESS
         address._obj.value = int.from_bytes(bytes(handle.bytes)[:8], "little")
         self.opened.append(address._obj.value)
+        self.log.append(("open", address._obj.value))
         return 0
 
     def do_cuIpcCloseMemHandle(self, address):
         self.closed.append(address)
+        self.log.append(("close", address))
         return 0
 
     def do_cuMemcpyDtoDAsync_v2(self, to, start, count, stream):
         ctypes.memmove(to, start, count)
+        self.log.append(("copy", stream))
         return 0
 
     def do_cuGetErrorName(self, code, name):
@@ -130,6 +141,25 @@ def served():
     return answers
 
 
+class Ended(Exception):
+    """The process has ended."""
+
+
+def end(code):
+    raise Ended
+
+
+def last_error():
+    """Lets the process work until it ends; returns its error."""
+    try:
+        served()
+    except Ended:
+        error = json.loads(ours.recv(1 << 16))["error"]
+        assert error["ended"], error
+        return error["message"]
+    raise AssertionError("the process must end")
+
+
 cuda = Cuda()
 gpu.ctypes.CDLL = lambda name: cuda
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -140,7 +170,16 @@ counts = os.memfd_create("counts")
 os.ftruncate(counts, 4 * 64)
 memory = ctypes.create_string_buffer(1 << 16)
 A = ctypes.addressof(memory)
-B = A + 8192
+B, C, D = A + 8192, A + 16384, A + 24576
+
+# The hint is that of the first memory which the process opens.
+cuda.open_fails = 1
+try:
+    gpu.Gpu(4, handle(A))
+except gpu.GpuFault as error:
+    assert "cannot open the GPU memory" in str(error) and "some containers" in str(error), error
+else:
+    raise AssertionError("a process that cannot open the probe must not start")
 
 server.memory({"jobs": 4, "stride": 64, "counters": 0, "probe": list(handle(A))}, counts)
 assert (cuda.opened, cuda.closed) == ([A], [A]), "the probe is opened and closed"
@@ -161,6 +200,12 @@ assert (first, last) == ((2, 1200), (4, 1350)) and error["message"] == "ValueErr
 # Memory that no slot has any more is closed.
 submit(5, 1360, [(B, 0), (B, 256)])
 assert served() == [(5, 1360)] and cuda.closed == [A, A] and cuda.opened == [A, A, B]
+
+# The old memory of a slot is closed before the new one is opened.
+server.gpu.opened("slot", handle(C))
+server.gpu.opened("slot", handle(D))
+server.gpu.close("slot")
+assert cuda.log[-4:] == [("open", C), ("close", C), ("open", D), ("close", D)]
 
 # A frame that is kept is an error.
 submit(6, 1400)
@@ -184,8 +229,8 @@ assert "contiguous" in server.gpu.fill(out, Given(strides=(64, 4)))
 assert "shape (4, 8), got (8, 4)" in server.gpu.fill(out, Given(shape=(8, 4)))
 assert "typestr <f4, got <f8" in server.gpu.fill(out, Given(typestr="<f8"))
 assert "memory of the GPU, got ndarray" in server.gpu.fill(out, np.zeros(3))
-records = cuda.records
-assert server.gpu.fill(out, Given(stream=77)) is None and cuda.records == records + 1
+assert server.gpu.fill(out, Given(stream=77)) is None
+assert cuda.log[-5:] == [("record", 77), ("wait", None), ("copy", None), ("record", None), ("wait", 77)]
 try:
     np.asarray(out)
 except TypeError as error:
@@ -193,8 +238,15 @@ except TypeError as error:
 else:
     raise AssertionError("NumPy must not see GPU memory")
 
+# Memory that cannot be opened ends the process, because the host takes the slot for open.
+os._exit = end
+cuda.open_fails = 1
+submit(7, 1500, [(B, 512), (C, 0)])
+message = last_error()
+assert "cannot open the GPU memory" in message and "containers" not in message, message
+
 # A fault of the GPU ends the process, with the error of the driver.
-submit(8, 1600)
+submit(8, 1600, [(A, 512), (A, 1024)])
 cuda.fails = ILLEGAL_ADDRESS
 try:
     served()
@@ -203,4 +255,9 @@ except gpu.GpuFault as error:
 else:
     raise AssertionError("a fault of the GPU must end the process")
 assert not server.is_settled()
+
+# So does memory of the host that cannot be mapped.
+server.gpu = None
+submit(9, 1700, [(A, 512)])
+assert last_error().startswith("IndexError"), "no descriptor came"
 print("ok")

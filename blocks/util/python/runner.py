@@ -314,6 +314,7 @@ class Server:
         self.copies_validity, self.lends_validity = rule in (None, "same"), rule in (None, "units")
         self.read, self.written = {}, {}
         self.gpu, self.places = None, b""  # the GPU; handles and offsets of new slots
+        self.is_mapped = True  # whether the slots are those that the host knows
         self.last = (0, 0)  # timestamps of the last input and output
 
     def memory(self, message, fd):
@@ -377,13 +378,15 @@ class Server:
         return True
 
     def job(self, input_slot, output_slot, flags, number, timestamp, sequence, config_id):
+        self.is_mapped, out = False, None
         frame, data = self.frame(self.read, input_slot, flags & NEW_INPUT, self.input, False)
+        if self.output is not None:
+            out, out_data = self.frame(self.written, output_slot, flags & NEW_OUTPUT, self.output, True)
+        self.is_mapped = True
         counts = self.validity[number % len(self.validity)]
         frame.timestamp, frame.sequence, frame.config_id = timestamp, sequence, config_id
         frame._data, frame._validity = data, counts[0]
-        out = None
-        if self.output is not None:
-            out, out_data = self.frame(self.written, output_slot, flags & NEW_OUTPUT, self.output, True)
+        if out is not None:
             out.timestamp, out.sequence, out.config_id = timestamp, sequence, config_id
             out._data, out._validity = out_data, counts[3]
             is_alike = counts[0].shape == counts[1].shape and self.input.full == self.output.full
@@ -487,7 +490,7 @@ class Server:
                 elif "stop" in packet:
                     return
             except (Exception, SystemExit) as error:  # the host decides with `on_fault` whether the block goes on
-                where, ended = "work" if is_job else "updated", not self.is_settled()
+                where, ended = "work" if is_job else "updated", not self.is_settled() or not self.is_mapped
                 self.channel.send({"error": {"where": where, "ended": ended, **self.source.describe(error)}})
                 if ended:
                     sys.stderr.flush()
