@@ -230,7 +230,7 @@ impl Cpu {
     ) -> Result<(), BlockError> {
         let expected = self.jobs.front().map(|next| next.number);
         let is_next = expected == Some(job);
-        let next = self.jobs.pop_front().filter(|_| is_next);
+        let next = if is_next { self.jobs.pop_front() } else { None };
         let Some(Job { input, output, is_staged, .. }) = next else {
             let expected = expected.map_or_else(|| "none".to_owned(), |n| format!("job {n}"));
             return Err(self.fail(Fault::System(format!(
@@ -268,11 +268,7 @@ impl Cpu {
     fn fail(&mut self, fault: Fault) -> BlockError {
         self.has_failed = true;
         if fault.has_ended() || !matches!(&fault, Fault::Raised(raised) if raised.place == "work") {
-            self.at_faults.add(self.jobs.len() as u64);
-            // The process may still write to the memory of these frames: it ends first.
-            self.child = None;
-            self.jobs.clear();
-            self.waiting = None;
+            self.end_process();
         } else {
             self.at_faults.add(1);
             if let Some(job) = self.jobs.pop_front() {
@@ -280,6 +276,16 @@ impl Cpu {
             }
         }
         fault.error(&self.program)
+    }
+
+    /// Ends the process, and gives up the frames that are with it.
+    fn end_process(&mut self) {
+        self.has_failed = true;
+        self.at_faults.add(self.jobs.len() as u64);
+        // The process may still write to the memory of these frames: it ends first.
+        self.child = None;
+        self.jobs.clear();
+        self.waiting = None;
     }
 
     /// Sends new values of live parameters that hold from `timestamp` on.
@@ -301,7 +307,6 @@ impl Cpu {
             return Err(self.fail(fault));
         }
         let number = self.next_job;
-        self.next_job += 1;
         let place = self.place_of(number);
         let Some(child) = &mut self.child else { return Ok(()) };
         child.counts.set_input(place, &input.header().validity);
@@ -311,11 +316,17 @@ impl Cpu {
         let busy = [busy(|job| job.input_slot), busy(|job| job.output_slot)];
         let frames = (&*input, output.as_ref());
         let handed = if let Some(gpu) = &self.gpu {
-            on_gpu(gpu, child, number, frames, &busy)?
+            on_gpu(gpu, child, number, frames, &busy)
         } else {
             let staging = &mut self.staging[place];
-            in_host_memory(child, number, frames, &busy, staging, &self.copied)?
+            in_host_memory(child, number, frames, &busy, staging, &self.copied)
         };
+        // A slot may be taken already: the slots of the process would differ from those of the host.
+        let handed = handed.inspect_err(|_| {
+            self.end_process();
+            self.at_faults.add(1);
+        })?;
+        self.next_job += 1;
         let Handed { slots: [input_slot, output_slot], is_staged, sent } = handed;
         self.jobs.push_back(Job { number, input, output, is_staged, input_slot, output_slot });
         sent.map_err(|fault| self.fail(fault))
