@@ -1,7 +1,6 @@
 //! Changes of bands and of delays of filters that readers cannot follow, such as a sink with the band in the header of its
 //! file, or a block whose inputs must have one band.
 
-use crate::plan::bands::seal;
 use crate::plan::block::PlannedBlock;
 use crate::plan::configure::rejection;
 use crate::plan::flowgraph::Plan;
@@ -24,22 +23,23 @@ impl Plan {
         // The first block of the chain; those after it only pass the change on.
         let Some(first) = self.first_of(&is_changed) else { return Vec::new() };
         let found = after.fixed_readers(is_changed);
-        let mut problems: Vec<Diagnostic> =
-            found.map(|block| self.unfollowed(after, first, &block.name, span)).collect();
-        problems.extend(self.unfitting_inputs(after, span));
-        problems
+        found.map(|block| self.unfollowed(after, first, &block.name, span)).collect()
     }
 
-    /// Diagnostics of the blocks whose inputs do not fit each other in `after`, such as polarisations at two centre
-    /// frequencies.
-    fn unfitting_inputs(&self, after: &Self, span: Span) -> Vec<Diagnostic> {
+    /// Diagnostics of the blocks whose inputs do not fit each other in `after`, the plan after all parts of a change, such as
+    /// polarisations at two centre frequencies.
+    #[must_use]
+    pub fn unfitting_inputs(&self, after: &Self) -> Vec<Diagnostic> {
+        let nowhere = Span { file: 0, start: 0, end: 0 };
         let blocks = self.blocks.iter().zip(&after.blocks);
         let changed = blocks.filter(|(old, new)| !old.is_shared_with(new)).map(|(_, new)| new);
         let rejected = changed.flat_map(|block| {
             let rejections = block.configured.connect(&block.ports.inputs).err();
-            rejections.into_iter().flatten().map(|each| rejection(each, &block.name, |_| span))
+            let problem = |each| rejection(each, &block.name, |_| nowhere);
+            rejections.into_iter().flatten().map(problem)
         });
-        rejected.collect()
+        // They are about the running flowgraph and have no place in the text of the change.
+        rejected.map(|problem| Diagnostic { span: None, ..problem }).collect()
     }
 
     /// Name of a block that reads the output of block `index`, directly or through others, and cannot follow another centre
@@ -87,7 +87,6 @@ impl Plan {
             port.band = other.band;
             port.clock.filter_delay_samples = other.clock.filter_delay_samples;
         }
-        seal(&mut after);
         self.unfollowed_bands(&after, span)
     }
 

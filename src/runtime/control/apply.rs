@@ -12,7 +12,7 @@ use fxgraph_core::event::EventKind;
 use fxgraph_flowgraph::request::Request;
 use fxgraph_flowgraph::{Plan, PlannedBlock};
 use serde_json::{Map, Value as Json, json};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -285,13 +285,17 @@ impl Control {
         let is_updated =
             |name: &str| update.blocks.iter().filter(is_updated).any(|b| b.block == name);
         // Those that have passed since apply late.
-        for value in update.scheduled.iter().filter(|value| is_updated(&value.block)) {
-            let (block, parameter) = (value.block.clone(), value.parameter);
-            let request = Request::from(&json!({ &block: { parameter: value.value } }).to_string());
-            let back =
-                self.live_update_alone(request, Some(value.timestamp), Instant::now() + limit);
-            if back.is_err() {
-                stays.get_or_insert((block, SwapError::Outdated));
+        let scheduled = update.scheduled.iter().filter(|value| is_updated(&value.block));
+        let mut by_time: BTreeMap<u64, Vec<_>> = BTreeMap::new();
+        scheduled.for_each(|value| by_time.entry(value.timestamp).or_default().push(value));
+        for (at, values) in by_time {
+            let mut request = json!({});
+            for value in &values {
+                request[&value.block][value.parameter] = value.value.clone();
+            }
+            let request = Request::from(&request.to_string());
+            if self.live_update_alone(request, Some(at), Instant::now() + limit).is_err() {
+                stays.get_or_insert((values[0].block.clone(), SwapError::Outdated));
             }
         }
         if let Some(stays) = stays {

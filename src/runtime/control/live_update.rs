@@ -250,7 +250,8 @@ impl Control {
             .iter()
             .filter_map(|(name, _)| plan.blocks.get(plan.block(name)?))
             .collect();
-        if let Some(problem) = beyond(at).or_else(|| clocks_differ(&named)) {
+        let unfitting = || plan.unfitting_inputs(&updated.plan).into_iter().next();
+        if let Some(problem) = beyond(at).or_else(|| clocks_differ(&named)).or_else(unfitting) {
             let rejected = Rejected { sources: Sources::default(), problems: vec![problem] };
             return Err(LiveUpdateError::Rejected(rejected));
         }

@@ -34,6 +34,9 @@ impl Control {
     ) -> Result<(), SwapError> {
         let deadline = Instant::now() + limit;
         let Ok(_turn) = self.begin_change(deadline) else { return Err(SwapError::Busy) };
+        if let Some(problem) = change.before.unfitting_inputs(&change.after).into_iter().next() {
+            return Err(SwapError::Restart(problem.message));
+        }
         let left = deadline.saturating_duration_since(Instant::now());
         self.swap_alone(change, left, may_hold_up)
     }
