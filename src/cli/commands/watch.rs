@@ -99,6 +99,7 @@ impl Watch {
             Session { options: &self, client, signals, entry, files, since, answers, report };
         session.report.begins(&self.block, session.files.paths())?;
         match session.follow() {
+            Err(Left::Interrupted) => Ok(()),
             // A program that ends takes its server along.
             Err(_) if session.has_ended() => {
                 terminal.note(&format!("the program at {} has ended", session.client.url()));

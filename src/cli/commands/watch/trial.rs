@@ -14,8 +14,8 @@ use tempfile::NamedTempFile;
 
 /// Number of frames of the trial.
 const FRAMES: u64 = 4;
-/// Time limit for the trial.
-const LIMIT: Duration = Duration::from_secs(30);
+/// Time limit for the start of the trial, beside the time limits of its frames.
+const START: Duration = Duration::from_secs(30);
 /// Most bytes of each output of the process that are kept: kernels may print.
 const MOST_BYTES: u64 = 1 << 20;
 /// Exit status of a flowgraph that cannot be started here, such as one without memory for it.
@@ -26,6 +26,7 @@ pub struct Trial {
     process: Child,
     outputs: [JoinHandle<Vec<u8>>; 2],
     began: Instant,
+    limit: Duration,
     /// The flowgraph.
     _file: NamedTempFile,
 }
@@ -46,7 +47,10 @@ impl Trial {
         let failed = |error: std::io::Error| Failure::because("cannot try the version", &error);
         let mut file = NamedTempFile::with_suffix(".yaml").map_err(failed)?;
         // JSON is YAML.
-        file.write_all(flowgraph(page, entry, files).to_string().as_bytes()).map_err(failed)?;
+        let flowgraph = flowgraph(page, entry, files);
+        let of_frame = flowgraph["blocks"]["block"]["parameters"]["deadline_seconds"].as_f64();
+        let of_frames = Duration::try_from_secs_f64(of_frame.unwrap_or_default() * FRAMES as f64);
+        file.write_all(flowgraph.to_string().as_bytes()).map_err(failed)?;
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         match files {
             [_, reference] if reference.exists() => {
@@ -59,16 +63,22 @@ impl Trial {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut process = command.spawn().map_err(failed)?;
         let outputs = [read(process.stdout.take()), read(process.stderr.take())];
-        Ok(Self { process, outputs, began: Instant::now(), _file: file })
+        Ok(Self {
+            process,
+            outputs,
+            began: Instant::now(),
+            limit: START + of_frames.unwrap_or_default(),
+            _file: file,
+        })
     }
 
     /// Returns the result, if there is one.
     pub fn verdict(&mut self) -> Option<Verdict> {
         let status = match self.process.try_wait() {
             Ok(Some(status)) => status,
-            Ok(None) if self.began.elapsed() < LIMIT => return None,
+            Ok(None) if self.began.elapsed() < self.limit => return None,
             Ok(None) => {
-                let seconds = LIMIT.as_secs();
+                let seconds = self.limit.as_secs();
                 return Some(Verdict::Failed(format!(
                     "{FRAMES} frames must be computed within {seconds} s in a process of its own"
                 )));
@@ -105,6 +115,9 @@ fn flowgraph(page: &BlockPage, entry: &Value, files: &[PathBuf]) -> Value {
         parameters[name] = value.clone();
     }
     parameters["file"] = json!(files[0]);
+    if let (Some(reference), Some(given)) = (files.get(1), parameters.get_mut("reference")) {
+        *given = json!(reference);
+    }
     let axes = |axes: &[fxgraph_api::ports::AxisInfo]| -> Vec<Value> {
         axes.iter().map(|axis| json!({ "name": axis.name, "len": axis.len })).collect()
     };
