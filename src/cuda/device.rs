@@ -82,15 +82,16 @@ fn watch(device: &Weak<Device>) {
     loop {
         std::thread::sleep(WATCH_PERIOD);
         let Some(device) = device.upgrade() else { return };
-        let has_failed = device.bind().and_then(|()| device.free_bytes()).is_err();
         let statuses: Vec<_> = lock(&device.statuses).iter().filter_map(Weak::upgrade).collect();
-        for status in statuses {
+        for status in &statuses {
             if let Some(why) = status.look(Instant::now()) {
                 device.stuck.get_or_init(|| format!("cuda:{} is stuck: {why}", device.ordinal));
                 status.waker.wake();
-            } else if has_failed {
-                status.waker.wake();
             }
+        }
+        // The driver may hold a call up until a kernel ends, so it is asked last.
+        if device.bind().and_then(|()| device.free_bytes()).is_err() {
+            statuses.iter().for_each(|status| status.waker.wake());
         }
     }
 }

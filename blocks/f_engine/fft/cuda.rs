@@ -20,6 +20,7 @@ const FORWARD: i32 = -1;
 /// Batched complex transforms, forward.
 struct Plan {
     handle: sys::cufftHandle,
+    device: Arc<Device>,
     /// Memory that the library works in.
     _work: DeviceArray<u8>,
 }
@@ -79,7 +80,7 @@ impl Plan {
             let work = DeviceArray::new(pipeline.device(), bytes)?;
             result::set_work_area(handle, work.address() as *mut _).map_err(&failed)?;
             result::set_stream(handle, pipeline.stream().cast()).map_err(&failed)?;
-            Ok(Self { handle, _work: work })
+            Ok(Self { handle, device: Arc::clone(pipeline.device()), _work: work })
         }
     }
 
@@ -110,8 +111,11 @@ impl Plan {
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        // SAFETY: the handle is owned and destroyed once, after the CUDA pipeline has finished.
-        let _ = unsafe { result::destroy(self.handle) };
+        // The library would wait for a kernel that never ends.
+        if self.device.reject_stuck().is_ok() {
+            // SAFETY: the handle is owned and destroyed once, after the CUDA pipeline has finished.
+            let _ = unsafe { result::destroy(self.handle) };
+        }
     }
 }
 
