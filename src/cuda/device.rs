@@ -76,23 +76,32 @@ pub struct Device {
     tuning: Mutex<Arc<Tuning>>,
 }
 
-/// Wakes the blocks on a device that has failed, and those whose kernels exceed their time limits, so that they detect it:
-/// the driver runs no callbacks then. Ends with the device.
-fn watch(device: &Weak<Device>) {
+/// Calls `look` with the state of each block on the device from time to time; ends with the device. Blocks that are woken
+/// detect what has happened: the driver runs no callbacks then.
+fn watch(device: &Weak<Device>, look: impl Fn(&Device, &[Arc<Status>])) {
     loop {
         std::thread::sleep(WATCH_PERIOD);
         let Some(device) = device.upgrade() else { return };
         let statuses: Vec<_> = lock(&device.statuses).iter().filter_map(Weak::upgrade).collect();
-        for status in &statuses {
-            if let Some(why) = status.look(Instant::now()) {
-                device.stuck.get_or_init(|| format!("cuda:{} is stuck: {why}", device.ordinal));
-                status.waker.wake();
-            }
+        look(&device, &statuses);
+    }
+}
+
+/// Wakes the blocks whose kernels exceed their time limits. It calls nothing of the driver, which may hold a call up until a
+/// kernel ends.
+fn wake_overdue(device: &Device, statuses: &[Arc<Status>]) {
+    for status in statuses {
+        if let Some(why) = status.look(Instant::now()) {
+            device.stuck.get_or_init(|| format!("cuda:{} is stuck: {why}", device.ordinal));
+            status.waker.wake();
         }
-        // The driver may hold a call up until a kernel ends, so it is asked last.
-        if device.bind().and_then(|()| device.free_bytes()).is_err() {
-            statuses.iter().for_each(|status| status.waker.wake());
-        }
+    }
+}
+
+/// Wakes all blocks if the device has failed.
+fn wake_failed(device: &Device, statuses: &[Arc<Status>]) {
+    if device.bind().and_then(|()| device.free_bytes()).is_err() {
+        statuses.iter().for_each(|status| status.waker.wake());
     }
 }
 
@@ -123,8 +132,9 @@ impl Device {
             tuning: Mutex::default(),
         });
         opened.push(Arc::downgrade(&device));
-        let watched = Arc::downgrade(&device);
-        std::thread::spawn(move || watch(&watched));
+        let (limited, failing) = (Arc::downgrade(&device), Arc::downgrade(&device));
+        std::thread::spawn(move || watch(&limited, wake_overdue));
+        std::thread::spawn(move || watch(&failing, wake_failed));
         Ok(device)
     }
 
