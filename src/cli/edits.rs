@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Number of looks after which a file that is not there any more counts as removed: an editor may remove a file before it
 /// writes the new one.
-const MISSING: u32 = 6;
+const MISSING: u32 = 12;
 /// Largest file whose content is compared.
 const MOST_BYTES: u64 = 1 << 20;
 /// Largest number of entries of the directories that are looked at.

@@ -72,10 +72,10 @@ enum When {
 }
 
 /// Time between two looks at the files.
-const LOOK: Duration = Duration::from_millis(150);
+const LOOK: Duration = Duration::from_millis(75);
 /// Time between two checks whether a trial has ended, and number of checks between two looks at the files.
 const CHECK: Duration = Duration::from_millis(10);
-const CHECKS: u32 = 15;
+const CHECKS: u32 = 7;
 /// Number of looks between two requests for events.
 const EVENTS: u32 = 5;
 /// Time after which a swap that waits for its first frames is left to itself.
