@@ -7,6 +7,8 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// A free port of the loopback interface.
 fn free_port() -> u16 {
@@ -216,28 +218,40 @@ blocks:
     sender.wait().unwrap();
 }
 
-#[test]
-fn gr_osmosdr_plays_the_samples_of_rtl_tcp() {
-    if !needs::gnu_radio() {
-        return;
-    }
+/// Whether gr-osmosdr got the samples that a `sample_sink` sends. It drops samples when it is held up, and waits for more then.
+fn gr_osmosdr_got_the_samples() -> bool {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let address = format!("127.0.0.1:{}", free_port());
     let yaml =
         samples("ci8", 100, &format!("{{rtl_tcp: {{listen: '{address}'}}}}, when_full: wait"));
-    let sender = start(directory, "x.yaml", &yaml);
-    let reader =
+    let mut sender = start(directory, "x.yaml", &yaml);
+    let mut reader =
         gnu_radio(directory, &["rtl_tcp", &address, "y.cf32", "200000", "1000000", "100e6"]);
-    finish(reader);
-    let mut sender = sender;
+    let limit = Instant::now() + Duration::from_secs(60);
+    while reader.try_wait().unwrap().is_none() && Instant::now() < limit {
+        sleep(Duration::from_millis(20));
+    }
+    let has_all = reader.try_wait().unwrap().is_some();
+    reader.kill().unwrap();
     sender.kill().unwrap();
     sender.wait().unwrap();
-    let got = fs::read(directory.join("y.cf32")).unwrap();
+    let text = reader.wait_with_output().unwrap().stderr;
+    let got = fs::read(directory.join("y.cf32")).unwrap_or_default();
+    assert!(!has_all || got.len() == 1_600_000, "{}", String::from_utf8_lossy(&text));
     let got = got.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
     let sent = payload(&directory.join("x.npy"));
     // gr-osmosdr takes 127.4 for the middle of the codes.
     let expected = sent.iter().map(|code| (f32::from(code ^ 0x80) - 127.4) / 128.0);
-    let worst = got.zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-    assert!(worst < 1e-3, "{worst}");
+    has_all && got.zip(expected).all(|(a, b)| (a - b).abs() < 1e-3)
+}
+
+#[test]
+fn gr_osmosdr_plays_the_samples_of_rtl_tcp() {
+    if needs::gnu_radio() {
+        assert!(
+            (0..3).any(|_| gr_osmosdr_got_the_samples()),
+            "gr-osmosdr lost samples three times"
+        );
+    }
 }

@@ -191,7 +191,7 @@ mod tests {
     fn missing_file_counts_after_some_looks_and_one_that_never_was_not_at_all() {
         assert_eq!(edits(&[Some(1), None, None, Some(2), Some(2)]), [4], "removed, then written");
         assert_eq!(edits(&[Some(1), None, None, Some(1), Some(1)]), NONE);
-        let mut versions = [None; 12];
+        let mut versions = [None; 2 * MISSING as usize];
         assert_eq!(edits(&versions), NONE);
         versions[0] = Some(1);
         assert_eq!(edits(&versions), [1 + MISSING as usize], "said once");

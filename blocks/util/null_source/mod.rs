@@ -472,11 +472,14 @@ mod tests {
     #[test]
     fn page_and_parameters_list_every_type_and_axis() {
         let schema = (crate::kinds().get("null_source").unwrap().schema)().to_value().to_string();
-        let of_types = Dtype::WHOLE_BYTES.map(|dtype| dtype.to_string());
-        for name in of_types.iter().map(String::as_str).chain(axes::NAMES.iter().copied()) {
+        // The page names the types, and links to the names of axes.
+        let names_of_axes = include_str!("../../../docs/src/reference/files.md");
+        let types = Dtype::WHOLE_BYTES.map(|dtype| (dtype.to_string(), NullSource::PAGE));
+        let axes = axes::NAMES.iter().map(|name| (name.to_string(), names_of_axes));
+        for (name, page) in types.into_iter().chain(axes) {
             let quoted = format!("`{name}`");
             assert!(schema.contains(&quoted), "{name} is not in the parameters' docs");
-            assert!(NullSource::PAGE.contains(&quoted), "{name} is not on the page");
+            assert!(page.contains(&quoted), "{name} is not on its page");
         }
     }
 
