@@ -226,7 +226,7 @@ fn files() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ),
         (
             "large",
-            [plain("large").as_bytes(), &[b'/'; 2 << 20]].concat(),
+            [plain("large").as_bytes(), &vec![b'/'; 2 << 20]].concat(),
             "cannot read `large.cu`: it must have at most 1048576 bytes",
         ),
         (

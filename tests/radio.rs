@@ -228,7 +228,7 @@ fn gr_osmosdr_got_the_samples() -> bool {
     let mut sender = start(directory, "x.yaml", &yaml);
     let mut reader =
         gnu_radio(directory, &["rtl_tcp", &address, "y.cf32", "200000", "1000000", "100e6"]);
-    let limit = Instant::now() + Duration::from_secs(60);
+    let limit = Instant::now() + Duration::from_mins(1);
     while reader.try_wait().unwrap().is_none() && Instant::now() < limit {
         sleep(Duration::from_millis(20));
     }

@@ -331,7 +331,7 @@ impl FileAccess {
         included: impl IntoIterator<Item = PathBuf>,
     ) -> Self {
         let authored = match notes.0.as_deref() {
-            Some(Rule::Noted(noted)) => lock(&noted).clone(),
+            Some(Rule::Noted(noted)) => lock(noted).clone(),
             _ => BTreeSet::new(),
         };
         let included = included.into_iter().collect();
@@ -352,7 +352,7 @@ impl FileAccess {
         let Some(clients) = self.limits() else { return self.clone() };
         let mut clients = clients.clone();
         if let Some(Rule::Noted(noted)) = notes.0.as_deref() {
-            let noted = lock(&noted);
+            let noted = lock(noted);
             clients.authored.extend(noted.iter().cloned());
         }
         clients.included.extend(included);
@@ -373,7 +373,7 @@ impl FileAccess {
             return self.clone();
         };
         let mut clients = clients.clone();
-        let noted = lock(&noted);
+        let noted = lock(noted);
         let code = noted.iter().filter(|(usage, _)| *usage == FileUse::ExecuteFile);
         clients.code.extend(code.map(|(_, text)| text.clone()));
         Self(Some(Arc::new(Rule::Clients(clients))))
@@ -404,7 +404,7 @@ impl FileAccess {
     /// or the author named the file.
     pub fn check(&self, usage: FileUse, text: &str) -> Result<Option<[String; 2]>, NotAllowed> {
         if let Some(Rule::Noted(noted)) = self.0.as_deref() {
-            let mut noted = lock(&noted);
+            let mut noted = lock(noted);
             noted.insert((usage, text.to_owned()));
         }
         let Some(Clients { allowed, authored, .. }) = self.limits() else { return Ok(None) };

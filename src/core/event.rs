@@ -250,6 +250,8 @@ impl BlockEvents {
     }
 
     /// Sets the target of events; returns the previous one.
+    // Only a swap needs the previous one.
+    #[allow(clippy::must_use_candidate)]
     pub fn redirect(&self, target: Option<Target>) -> Option<Target> {
         std::mem::replace(&mut *lock(&self.0), target)
     }

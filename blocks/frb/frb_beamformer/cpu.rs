@@ -69,7 +69,7 @@ impl Cpu {
         env: &Env,
     ) -> Result<Self, BlockError> {
         let sizes = stages.sizes;
-        let along = stages.points.map(|points| inverse_f32(points));
+        let along = stages.points.map(inverse_f32);
         let in_time = (sizes.fine_channels > 1).then(|| forward_f32(sizes.fine_channels));
         let scratch = [&along, &in_time].into_iter().flatten();
         let scratch = scratch.map(|fft| fft.get_inplace_scratch_len()).max().unwrap_or(0);

@@ -22,7 +22,7 @@ const MOST_ERRORS: usize = 8;
 /// Most bytes of the variables of a file, which the plan does not count.
 const MAX_VARIABLE_BYTES: u64 = 64 << 20;
 /// Time limit for a compilation: templates that use each other may take for ever, and nothing interrupts NVRTC.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// Largest number of compilations that go on after the limit.
 const MOST_GIVEN_UP: usize = 4;
 static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);

@@ -56,7 +56,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         let source = SPECTRA.replace("DTYPE", dtype);
         Case::new(
             ("python", "cuda"),
-            &format!("rotation of {dtype}"),
+            format!("rotation of {dtype}"),
             &parameters,
             (&source, &["source"]),
             Tolerance::EXACT,

@@ -17,7 +17,7 @@ const PROBE_BYTES: usize = 256;
 /// Number of frames that are with the process at a time.
 pub fn jobs(ports: &Ports) -> usize {
     let bytes: usize =
-        ports.inputs.iter().chain(&ports.outputs).map(|port| port.frame_bytes()).sum();
+        ports.inputs.iter().chain(&ports.outputs).map(fxgraph::PortType::frame_bytes).sum();
     (1 + QUEUED_BYTES.div_ceil(bytes.max(1))).clamp(IN_FLIGHT, MAX_JOBS)
 }
 

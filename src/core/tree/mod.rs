@@ -219,7 +219,14 @@ fn has_excess_digits(text: &str, number: f64) -> bool {
         digits.trim_matches('0').to_owned()
     };
     let given = digits(text);
-    given.len() > FLOAT_DIGITS && number.is_finite() && given != digits(&format!("{number:e}"))
+    // Two texts of the same length may stand for a float: writers choose differently.
+    let is_other = |text: String| given != digits(&text);
+    given.len() > FLOAT_DIGITS
+        && number.is_finite()
+        && is_other(format!("{number:e}"))
+        && is_other(
+            serde_json::Number::from_f64(number).map_or_else(String::new, |n| n.to_string()),
+        )
 }
 
 /// Whether `text`, which reads as `number`, differs from the shortest text of this number by zeros at its end only.

@@ -296,6 +296,13 @@ mod tests {
         })
     }
 
+    #[test]
+    fn float_between_two_texts_of_the_same_length_is_a_number() {
+        let value = serde_json::json!(115_293_015_847_523.62);
+        let node = json(0, &value.to_string(), &Limits::FILE).unwrap();
+        assert_eq!(node.value.to_json(), value);
+    }
+
     proptest! {
         #[test]
         fn json_has_the_values_that_serde_json_wrote(value in values(".*")) {
