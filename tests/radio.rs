@@ -218,7 +218,7 @@ blocks:
     sender.wait().unwrap();
 }
 
-/// Whether gr-osmosdr got the samples that a `sample_sink` sends. It drops samples when it is held up, and waits for more then.
+/// Whether gr-osmosdr got the samples that a `sample_sink` sends. When it is delayed it drops samples, and waits for more.
 fn gr_osmosdr_got_the_samples() -> bool {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
@@ -251,7 +251,7 @@ fn gr_osmosdr_plays_the_samples_of_rtl_tcp() {
     if needs::gnu_radio() {
         assert!(
             (0..3).any(|_| gr_osmosdr_got_the_samples()),
-            "gr-osmosdr lost samples three times"
+            "gr-osmosdr dropped samples three times"
         );
     }
 }

@@ -11,7 +11,6 @@ import argparse
 import datetime
 import json
 import pathlib
-import re
 import resource
 import subprocess
 
@@ -208,7 +207,7 @@ class Steps:
         positions = []
         for line in (self.out / "gnss-sdr/pvt.nmea").read_text().splitlines():
             fields = line.split(",")
-            if not re.match(r"\$G[PN]GGA", line) or not fields[2]:
+            if not (line.startswith("$G") and line[3:6] == "GGA") or not fields[2]:
                 continue
             latitude = float(fields[2][:2]) + float(fields[2][2:]) / 60
             longitude = float(fields[4][:3]) + float(fields[4][3:]) / 60

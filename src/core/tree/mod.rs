@@ -219,7 +219,7 @@ fn has_excess_digits(text: &str, number: f64) -> bool {
         digits.trim_matches('0').to_owned()
     };
     let given = digits(text);
-    // Two texts of the same length may stand for a float: writers choose differently.
+    // A float may have two texts of the same length: writers choose differently.
     let is_other = |text: String| given != digits(&text);
     given.len() > FLOAT_DIGITS
         && number.is_finite()
